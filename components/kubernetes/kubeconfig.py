@@ -7,11 +7,11 @@ import binascii
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
 import yaml
 from cryptography import x509
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import JsonValue
 
 from components.core.errors import DeviceError
 
@@ -19,61 +19,32 @@ RENEWAL_WINDOW: Final = timedelta(days=90)
 """K3s renews its certificates at a start if they end within 90 days."""
 
 
-def _at(items: str, kind: str, key: str) -> Any:  # noqa: ANN401 - pydantic's own type
-    return Field(validation_alias=AliasPath(items, 0, kind, key), min_length=1)
+_MALFORMED: Final = (yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError)
+_Part = dict[str, JsonValue]
+_OWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "cluster": ("certificate-authority-data",),
+    "user": ("client-certificate-data", "client-key-data"),
+}
+"""Keys of a server's own kubeconfig."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-
-_One = Annotated[tuple[JsonValue, ...], Field(min_length=1, max_length=1)]
-
-
-class _Kubeconfig(_Part):
-    clusters: _One
-    users: _One
-    ca: Annotated[str, _at("clusters", "cluster", "certificate-authority-data")]
-    certificate: Annotated[str, _at("users", "user", "client-certificate-data")]
-    key: Annotated[str, _at("users", "user", "client-key-data")]
-
-
-class _NamedCluster(_Part):
-    name: str
-    cluster: dict[str, JsonValue]
-
-
-class _NamedUser(_Part):
-    name: str
-    user: dict[str, JsonValue]
-
-
-class _Choice(_Part):
-    cluster: str
-    user: str
-
-
-class _NamedContext(_Part):
-    name: str
-    context: _Choice
-
-
-class _AnyKubeconfig(_Part):
-    clusters: tuple[_NamedCluster, ...]
-    users: tuple[_NamedUser, ...]
-    contexts: tuple[_NamedContext, ...]
-    current: Annotated[str, Field(alias="current-context")] = ""
-
-
-def _parse(text: str) -> _Kubeconfig:
+def _own_parts(text: str) -> tuple[_Part, _Part]:
+    """The CA, and the certificate and key, in a server's own kubeconfig."""
     try:
-        return _Kubeconfig.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, ValidationError) as error:
+        document = yaml.safe_load(text)
+        parts: list[_Part] = []
+        for kind, keys in _OWN.items():
+            (only,) = document[f"{kind}s"]
+            parts.append({key: only[kind][key] for key in keys})
+        if not all(isinstance(each, str) and each for part in parts for each in part.values()):
+            raise ValueError("a value is not a text")
+    except _MALFORMED:
         # Never show the text or the parser's error: both contain the client's key.
         raise DeviceError(
             "the server's kubeconfig cannot be used: one cluster with certificate-authority-data "
             "and one user with client-certificate-data and client-key-data are expected"
-        ) from error.__cause__
+        ) from None
+    return parts[0], parts[1]
 
 
 def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
@@ -81,13 +52,8 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
 
     `raw` is `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, and every name is `default`.
     """
-    parsed = _parse(raw)
-    server: dict[str, JsonValue] = {"certificate-authority-data": parsed.ca, "server": server_url}
-    client: dict[str, JsonValue] = {
-        "client-certificate-data": parsed.certificate,
-        "client-key-data": parsed.key,
-    }
-    return _render(cluster, server, client)
+    server, client = _own_parts(raw)
+    return _render(cluster, {**server, "server": server_url}, client)
 
 
 def choose_context(raw: str, context: str | None, cluster: str) -> str:
@@ -96,28 +62,32 @@ def choose_context(raw: str, context: str | None, cluster: str) -> str:
     Without `context` it is the current one; `cluster` is the name of all three in the answer.
     """
     try:
-        parsed = _AnyKubeconfig.model_validate(yaml.safe_load(raw))
-    except (yaml.YAMLError, ValidationError) as error:
+        document = yaml.safe_load(raw)
+        # Of equal names the first one counts.
+        contexts, clusters, users = (
+            {str(each["name"]): {**each[kind]} for each in reversed(document[f"{kind}s"])}
+            for kind in ("context", "cluster", "user")
+        )
+        wanted = context or document.get("current-context", "")
+        names = {name: (each["cluster"], each["user"]) for name, each in contexts.items()}
+    except _MALFORMED:
         # Never show the text or the parser's error: both may contain a token or a key.
         raise DeviceError(
             "the secret kubeconfig cannot be used: clusters, contexts and users are expected"
-        ) from error.__cause__
-    wanted = context or parsed.current
-    chosen = next((each.context for each in parsed.contexts if each.name == wanted), None)
-    if chosen is None:
-        names = ", ".join(sorted(each.name for each in parsed.contexts)) or "none"
-        raise DeviceError(f"the secret kubeconfig lacks the context {wanted!r}; it has: {names}")
-    server = next((each.cluster for each in parsed.clusters if each.name == chosen.cluster), None)
-    user = next((each.user for each in parsed.users if each.name == chosen.user), None)
-    if server is None or user is None:
+        ) from None
+    if wanted not in names:
+        known = ", ".join(sorted(names)) or "none"
+        raise DeviceError(f"the secret kubeconfig lacks the context {wanted!r}; it has: {known}")
+    server, user = names[wanted]
+    if server not in clusters or user not in users:
         raise DeviceError(
             f"context {wanted!r} of the secret kubeconfig names a cluster or a user that the file "
             "lacks"
         )
-    return _render(cluster, server, user)
+    return _render(cluster, clusters[server], users[user])
 
 
-def _render(cluster: str, server: dict[str, JsonValue], user: dict[str, JsonValue]) -> str:
+def _render(cluster: str, server: _Part, user: _Part) -> str:
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -132,9 +102,9 @@ def _render(cluster: str, server: dict[str, JsonValue], user: dict[str, JsonValu
 
 def client_certificate_end(kubeconfig: str) -> datetime:
     """When the client certificate ends, in UTC; DeviceError if it is not readable."""
-    encoded = _parse(kubeconfig).certificate
+    encoded = _own_parts(kubeconfig)[1]["client-certificate-data"]
     try:
-        pem = base64.b64decode(encoded, validate=True)
+        pem = base64.b64decode(str(encoded), validate=True)
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except (binascii.Error, ValueError) as error:
         raise DeviceError("the kubeconfig's client certificate cannot be read") from error
@@ -165,8 +135,5 @@ def pod_access(environ: Mapping[str, str], account: Path = _ACCOUNT) -> dict[str
         return {}
     place = f"[{host}]" if ":" in host else host
     server = f"https://{place}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}"
-    cluster: dict[str, JsonValue] = {
-        "server": server,
-        "certificate-authority": str(account / "ca.crt"),
-    }
+    cluster: _Part = {"server": server, "certificate-authority": str(account / "ca.crt")}
     return {POD_ACCESS: _render("pod", cluster, {"tokenFile": str(token)})}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from components.core.errors import Bug
 from components.kubernetes.kubespray.wanted import (
@@ -63,21 +61,17 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
-    hosts, source = [*spec.servers, *spec.workers], Source("git", plane.source.git or "")
-    if plane.source.path is not None:
-        source = Source("path", plane.source.path)
-    elif plane.source.archive is not None:
-        source = Source("archive", plane.source.archive)
+    tree = plane.source
+    source = Source("path", tree.path) if tree.path is not None else Source("git", tree.git or "")
+    if tree.path is None and tree.archive is not None:
+        source = Source("archive", tree.archive)
+    nodes = {host.node: Node("control_plane", host.address) for host in spec.servers}
+    nodes |= {host.node: Node("worker", host.address) for host in spec.workers}
     wanted = Wanted(
-        release=plane.source.release,
-        pin=plane.source.pin,
+        release=tree.release,
+        pin=tree.pin,
         version=plane.version,
-        nodes={
-            host.node: Node(
-                "control_plane" if host.role == "control_plane" else "worker", host.address
-            )
-            for host in hosts
-        },
+        nodes=nodes,
         settings=cluster_settings(spec),
         order=tuple(host.node for host in spec.servers),
     )
@@ -88,7 +82,10 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         requirements=plane.requirements,
         python=plane.python,
         # kubespray's inventory, keys and known hosts all use the name of the node.
-        endpoints={host.node: replace(host_endpoint(host), device=host.node) for host in hosts},
+        endpoints={
+            host.node: replace(host_endpoint(host), device=host.node)
+            for host in (*spec.servers, *spec.workers)
+        },
         max_unavailable=spec.disruption.max_unavailable,
         drain_deadline_s=spec.disruption.drain_deadline_s,
         disruption=spec.disruption.reboots,
@@ -96,12 +93,17 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     )
 
 
-def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
-    """Plan access to an existing cluster by its secret kubeconfig, without a step."""
-    del stack
-    plane = spec.kubernetes
+def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan | None:
+    """Plan the control plane of the site; None for a site without Kubernetes.
+
+    `stack` names the folder on the hosts that records what this stack installed; by default it is
+    the cluster's name. An existing cluster gets no step.
+    """
+    plane, stack = spec.kubernetes, stack or spec.name
+    if plane is None:
+        return None
     if not isinstance(plane, ExistingPlane):
-        raise Bug("a plan of an existing cluster needs kubernetes.plane: existing")
+        return plan_k3s(spec, stack) if spec.kubespray is None else plan_kubespray(spec, stack)
     return KubernetesPlan(
         plane="existing",
         cluster=spec.name,
@@ -110,22 +112,3 @@ def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         registry=registry_account(spec),
         existing=ExistingAccess(plane.kubeconfig.name, plane.context),
     )
-
-
-PLANES: Final[Mapping[str, Callable[[ClusterSpec, str], KubernetesPlan]]] = {
-    "existing": plan_existing,
-    "k3s": plan_k3s,
-    "kubespray": plan_kubespray,
-}
-"""`kubernetes.plane` to its planner."""
-
-
-def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan | None:
-    """Plan the control plane of the site; None for a site without Kubernetes.
-
-    `stack` names the folder on the hosts that records what this stack installed; by default it is
-    the cluster's name.
-    """
-    if spec.kubernetes is None:
-        return None
-    return PLANES[spec.kubernetes.plane](spec, stack or spec.name)

@@ -26,10 +26,10 @@ from components.drift.device_drift import Watched
 from components.hosts.scripts import through_proxy
 from components.kubernetes.planes.node_files import (
     READS,
+    file_text,
     kubernetes_call,
     numbered_lines,
     script_step,
-    unit_text,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -47,14 +47,15 @@ CHECK: Final = "inter 3s downinter 1s fall 2 rise 1 verify required"
 """Two failed checks, 3 s apart, take a server out; one good check brings it back."""
 RUN_FOLDER: Final = "railyard-haproxy"
 HEALTH_SOCKET: Final = f"/run/{RUN_FOLDER}/health.sock"
-HEALTH: Final = (
-    "frontend health",
-    "    mode http",
-    "    option httplog",
-    f"    bind unix@{HEALTH_SOCKET}",
-    "    monitor-uri /",
-)
-"""Health endpoint for keepalived: a hung HAProxy does not answer, though its socket accepts."""
+
+
+def plan_balancers(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
+    """Plan HAProxy of each balancer, and keepalived of two: one host after the other."""
+    shared, found = plane.virtual_address, list[Watched]()
+    for host in spec.balancers:
+        found.append(_haproxy(spec, host, plane, stack))
+        found += [_keepalived(spec, host, shared, stack)] if shared is not None else []
+    return tuple(found)
 
 
 def ca_step(spec: ClusterSpec) -> RemoteStep:
@@ -63,7 +64,7 @@ def ca_step(spec: ClusterSpec) -> RemoteStep:
     return script_step(spec.servers[0], "-cluster-ca", stdin, call, READS, CA_DEADLINE_S)
 
 
-def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
+def _haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
     """Plan HAProxy on a balancer host.
 
     HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
@@ -72,7 +73,7 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
     settings = {"ca": "as-installed"}
     if host.way.address != host.address:
         settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
-    unit = unit_text("railyard-haproxy")
+    unit = file_text("railyard-haproxy.service")
     if plane.virtual_address is not None:
         unit = unit.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
     settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
@@ -97,63 +98,32 @@ def render_haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane) -> str:
     hung API does not answer. All servers are listed from the start: the check keeps out those that
     have not joined. Until it finds a lost server, a failed connection is retried at another.
     """
-    shared = plane.virtual_address
-    lines = [
-        "global",
-        "    log stdout format raw local0",
-        "defaults",
-        "    mode tcp",
-        "    log global",
-        "    option tcplog",
-        "    option dontlognull",
-        "    timeout connect 5s",
-        "    timeout client 3h",
-        "    timeout server 3h",
-        "    timeout check 3s",
-        "frontend api",
-        f"    bind {host.address}:{plane.api_port}",
-        *([f"    bind {shared.address}:{plane.api_port} transparent"] if shared else []),
-        "    default_backend servers",
-        *(HEALTH if shared else ()),
-        "backend servers",
-        "    balance roundrobin",
-        "    option redispatch 1",
-        "    option httpchk",
-        "    http-check connect ssl alpn http/1.1",
-        "    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host k3s",
-        "    http-check expect rstatus ^(200|401)$",
-        f"    default-server {CHECK} ca-file {CA_FILE} on-marked-down shutdown-sessions",
-    ]
-    lines += [
-        f"    server {each.name} {each.address}:{plane.api_port} check" for each in spec.servers
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    shared, port = plane.virtual_address, plane.api_port
+    servers = (f"    server {each.name} {each.address}:{port} check" for each in spec.servers)
+    return file_text(
+        "haproxy.cfg",
+        address=host.address,
+        port=port,
+        shared=f"    bind {shared.address}:{port} transparent" if shared else "",
+        # A hung HAProxy does not answer keepalived there, though its socket accepts.
+        health=file_text("haproxy_health.cfg", socket=HEALTH_SOCKET) if shared else "",
+        check=CHECK,
+        ca=CA_FILE,
+        servers="\n".join(servers),
+    )
 
 
-ASK_HAPROXY: Final = (
-    f"/usr/bin/curl -sf --max-time 1 --unix-socket {HEALTH_SOCKET} http://localhost/"
-)
-HEALTH_CHECK: Final = (
-    "vrrp_script haproxy {",
-    f'    script "{ASK_HAPROXY}"',
-    "    interval 1",
-    "    timeout 2",
-    "    fall 2",
-    "    rise 2",
-    "}",
-)
-"""Two failed checks, a second apart, take the address away; two good ones let it come back."""
 PRIORITY: Final = 150
 """Priority of the first balancer, out of 1 to 254, and ten less for the next: the higher one starts
 with the address. The holder keeps it when the other comes back: each move ends all connections."""
 
 
-def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
+def _keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
     """Plan keepalived on one of two balancers."""
     settings = {
         "interface": "of-address",
         **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
-        **numbered_lines("unit", unit_text("railyard-keepalived")),
+        **numbered_lines("unit", file_text("railyard-keepalived.service")),
     }
     own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
     apply = through_proxy(spec, kubernetes_call("keepalived"))
@@ -166,39 +136,20 @@ def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> 
     """The configuration of keepalived; it includes a file that names the host's interface.
 
     The balancers speak only to each other (unicast), and ignore other hosts. VRRP 3 dropped the
-    password: that of version 2 went over the wire in clear text.
+    password: that of version 2 went over the wire in clear text. Two failed checks of HAProxy, a
+    second apart, take the address away; two good ones let it come back.
     """
-    peers = [each.address for each in spec.balancers if each != host]
-    lines = [
-        "include /etc/railyard/keepalived/interface.conf",
-        "global_defs {",
-        f"    router_id {host.name}",
-        "    vrrp_version 3",
-        "    vrrp_check_unicast_src",
-        "    enable_script_security",
-        "    script_user root",
-        "}",
-        *HEALTH_CHECK,
-        "vrrp_instance api {",
-        "    state BACKUP",
-        "    nopreempt",
-        "    interface $INTERFACE",
-        f"    virtual_router_id {shared.router_id}",
-        f"    priority {PRIORITY - 10 * spec.balancers.index(host)}",
-        "    advert_int 1",
-        f"    unicast_src_ip {host.address}",
-        "    unicast_peer {",
-        *(f"        {peer}" for peer in peers),
-        "    }",
-        "    virtual_ipaddress {",
-        f"        {shared.address}/32 dev $INTERFACE",
-        "    }",
-        "    track_script {",
-        "        haproxy",
-        "    }",
-        "}",
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    peers = (f"        {each.address}" for each in spec.balancers if each != host)
+    return file_text(
+        "keepalived.conf",
+        router=host.name,
+        socket=HEALTH_SOCKET,
+        router_id=shared.router_id,
+        priority=PRIORITY - 10 * spec.balancers.index(host),
+        address=host.address,
+        peers="\n".join(peers),
+        shared=shared.address,
+    )
 
 
 FILTER_DEADLINE_S: Final = 180.0
@@ -209,13 +160,8 @@ FILTER_PRIORITY: Final = -10
 
 def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
     """One filter for each host that serves the API; empty if the file does not name networks."""
-    if not plane.api_from:
-        return ()
-    return tuple(
-        _filter(host, plane, stack)
-        for host in spec.hosts
-        if host.role in {"control_plane", "balancer"}
-    )
+    hosts = [host for host in spec.hosts if host.role in {"control_plane", "balancer"}]
+    return tuple(_filter(host, plane, stack) for host in hosts if plane.api_from)
 
 
 def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
@@ -227,7 +173,7 @@ def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
     settings = {
         "table": "as-installed",
         **numbered_lines("rules", render_rules(plane)),
-        **numbered_lines("unit", unit_text("railyard-api-filter")),
+        **numbered_lines("unit", file_text("railyard-api-filter.service")),
     }
     parameters = {
         "allowed": " ".join(map(str, allowed_networks(plane))),
@@ -246,25 +192,10 @@ def render_rules(plane: K3sPlane) -> str:
     connection for a host without an API, and begin a second cluster. A node reaches its own API
     over the loopback device. Nodes have IPv4 addresses, so the API gets no IPv6 traffic.
     """
-    port = plane.api_port
-    lines = (
-        "table inet railyard_api",
-        "delete table inet railyard_api",
-        "table inet railyard_api {",
-        "  set allowed {",
-        "    type ipv4_addr",
-        "    flags interval",
-        f"    elements = {{ {', '.join(map(str, allowed_networks(plane)))} }}",
-        "  }",
-        "  chain input {",
-        f"    type filter hook input priority {FILTER_PRIORITY}; policy accept;",
-        '    iifname "lo" accept',
-        f"    meta nfproto ipv4 tcp dport {port} ip saddr != @allowed drop",
-        f"    meta nfproto ipv6 tcp dport {port} drop",
-        "  }",
-        "}",
+    allowed = ", ".join(map(str, allowed_networks(plane)))
+    return file_text(
+        "api_filter.nft", allowed=allowed, priority=FILTER_PRIORITY, port=plane.api_port
     )
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _watched_service(
@@ -277,11 +208,7 @@ def _watched_service(
 ) -> Watched:
     """A service on a host for the API: `verb` names the scripts, and the step."""
     name = verb.replace("_", "-")
-    settings = {
-        "service.active": "active",
-        "service.enabled": "enabled",
-        **settings,
-    }
+    settings = {"service.active": "active", "service.enabled": "enabled", **settings}
     undo, stdin = kubernetes_call(f"{verb}_undo"), {**settings, **parameters}
     return Watched(
         f"{host.name} {name}",

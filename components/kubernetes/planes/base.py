@@ -136,10 +136,6 @@ class KubernetesPlan:
         """The step for the node of an install step whose name has this suffix."""
         return _by_name(self).get(step.endpoint.device + suffix)
 
-    def removal_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that forgets the earlier machine of an install step's node."""
-        return self.beside(step, REMOVAL_SUFFIX)
-
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
         before = (REMOVAL_SUFFIX, TOKEN_SUFFIX, AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, FILTER_SUFFIX)
@@ -220,28 +216,17 @@ def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef
     if kubernetes.existing is not None:
         secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
         return ClusterRef(kubernetes.cluster, (), secret, context)
-    nodes = {host.name: host.node_name or "" for host in spec.servers}
-    if (plane := spec.kubespray) is not None:
-        made = tuple(
-            Server(
-                host_endpoint(host),
-                f"https://{bracketed(host.way.address)}:{plane.api_port}",
-                KUBEADM_KUBECONFIG,
-                nodes[host.name],
-            )
-            for host in spec.servers
-        )
-        return ClusterRef(kubernetes.cluster, made)
-    port = spec.k3s.api_port if spec.k3s else DEFAULT_API_PORT
-    addresses = {host.name: host.address for host in spec.servers}
+    port = spec.kubernetes.api_port if spec.kubernetes else DEFAULT_API_PORT
+    by_kubespray, only = spec.kubespray is not None, len(spec.servers) == 1
     servers = tuple(
         Server(
-            step.endpoint,
+            host_endpoint(host),
             kubernetes.server_url
-            if len(kubernetes.servers) == 1
-            else f"https://{addresses[step.endpoint.device]}:{port}",
-            node=nodes[step.endpoint.device],
+            if only
+            else f"https://{bracketed(host.way.address if by_kubespray else host.address)}:{port}",
+            KUBEADM_KUBECONFIG if by_kubespray else "",
+            host.node_name or "",
         )
-        for step in kubernetes.servers
+        for host in spec.servers
     )
     return ClusterRef(kubernetes.cluster, servers)

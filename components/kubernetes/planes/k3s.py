@@ -23,9 +23,8 @@ from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.balancers import (
     ca_step,
-    plan_balancer,
+    plan_balancers,
     plan_filters,
-    plan_keepalived,
 )
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
@@ -52,7 +51,6 @@ from components.model.kubernetes import K3sPlane
 from components.model.owners import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
-from components.remote.tools import ToolCall
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
 AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the same
@@ -77,28 +75,41 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     """Plan all nodes of K3s on the hosts of the site."""
     if not spec.servers:
         raise Bug("a K3s plan needs a control-plane host")
-    plane, several = k3s_plane(spec), len(spec.servers) > 1
-    nodes = (*spec.servers, *spec.workers)
+    plane, several, account = k3s_plane(spec), len(spec.servers) > 1, registry_account(spec)
+    nodes, of_agents = (*spec.servers, *spec.workers), plane.agent_token
     servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
     agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
+    # Workers never get the servers' token if agents have a separate one.
+    tokens = {"control_plane": plane.token.name, "worker": (of_agents or plane.token).name}
     return KubernetesPlan(
         plane="k3s",
         cluster=spec.name,
         server_url=server_url(spec),
         version=plane.version,
-        tokens=tuple(_token_step(plane, host) for host in nodes),
-        agent_tokens=_agent_token_steps(spec, plane),
+        tokens=tuple(
+            _secret_step(host, TOKEN_SUFFIX, "k3s_token", tokens[host.role]) for host in nodes
+        ),
+        agent_tokens=tuple(
+            _secret_step(host, AGENT_TOKEN_SUFFIX, "k3s_token", of_agents.name, "kind=agent")
+            for host in spec.servers
+            if of_agents
+        ),
         filters=plan_filters(spec, plane, stack),
         servers=servers,
         agents=agents,
         access=access_step(spec, server_url(spec), "k3s_access"),
-        logins=_login_steps(spec),
-        registry=registry_account(spec),
+        # The registry's password on each node, in a separate file.
+        logins=tuple(
+            _secret_step(host, LOGIN_SUFFIX, "k3s_registry", account.secret)
+            for host in nodes
+            if account
+        ),
+        registry=account,
         removals=tuple(_removal(spec, host, stack) for host in nodes) if several else (),
         # An only server gets no step: it is uninstalled last, and the cluster with it.
         nodes=tuple(_node(spec, host, stack) for host in (nodes if several else spec.workers)),
         ca=ca_step(spec) if spec.balancers else None,
-        balancers=_balancers(spec, stack),
+        balancers=plan_balancers(spec, plane, stack),
         watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
     )
 
@@ -136,50 +147,11 @@ def join_url(spec: ClusterSpec, host: Host) -> str:
     return f"https://{address}:{plane.api_port}"
 
 
-def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
-    """All steps of the balancers, one host after the other."""
-    plane, found = k3s_plane(spec), list[Watched]()
-    for host in spec.balancers:
-        found.append(plan_balancer(spec, host, plane, stack))
-        if plane.virtual_address is not None:
-            found.append(plan_keepalived(spec, host, plane.virtual_address, stack))
-    return tuple(found)
-
-
-def _token_step(plane: K3sPlane, host: Host) -> RemoteStep:
-    """A node's join token; workers never get the servers' token if agents have a separate one."""
-    of_agents = plane.agent_token if host.role == "worker" else None
-    calls = kubernetes_call("k3s_token"), kubernetes_call("k3s_token_undo")
-    return _secret_step(host, TOKEN_SUFFIX, calls, (of_agents or plane.token).name)
-
-
-def _agent_token_steps(spec: ClusterSpec, plane: K3sPlane) -> tuple[RemoteStep, ...]:
-    """Steps that write the agents' token on each server; empty without an agent token."""
-    if plane.agent_token is None:
-        return ()
-    secret, of_agents = plane.agent_token.name, "kind=agent"
-    calls = kubernetes_call("k3s_token", of_agents), kubernetes_call("k3s_token_undo", of_agents)
-    return tuple(_secret_step(host, AGENT_TOKEN_SUFFIX, calls, secret) for host in spec.servers)
-
-
-def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
-    """Write the registry's password on each node, to a separate file; empty without a login."""
-    account = registry_account(spec)
-    if account is None:
-        return ()
-    calls = kubernetes_call("k3s_registry"), kubernetes_call("k3s_registry_undo")
-    return tuple(
-        _secret_step(host, LOGIN_SUFFIX, calls, account.secret, RESTART_DEADLINE_S)
-        for host in (*spec.servers, *spec.workers)
-    )
-
-
-def _secret_step(
-    host: Host, suffix: str, calls: tuple[ToolCall, ToolCall], secret: str, restart_s: float = 0
-) -> RemoteStep:
-    """A step whose stdin is only a secret; the calls write and remove its file."""
-    step = script_step(host, suffix, {}, *calls, TOKEN_DEADLINE_S + restart_s)
-    return replace(step, secret_stdin=secret)
+def _secret_step(host: Host, suffix: str, verb: str, secret: str, *words: str) -> RemoteStep:
+    """A step whose stdin is only a secret; the verb and its undo write and remove its file."""
+    calls = kubernetes_call(verb, *words), kubernetes_call(f"{verb}_undo", *words)
+    deadline_s = TOKEN_DEADLINE_S + (RESTART_DEADLINE_S if suffix == LOGIN_SUFFIX else 0)
+    return replace(script_step(host, suffix, {}, *calls, deadline_s), secret_stdin=secret)
 
 
 def _watched(step: RemoteStep) -> Watched:

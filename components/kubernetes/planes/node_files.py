@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from string import Template
 from typing import Final, cast
 
 from components.artefacts.listing import artefacts_of
@@ -62,19 +63,24 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @cache
+def _file(name: str) -> str:
+    return resources.files("components.kubernetes").joinpath("scripts", name).read_text("utf-8")
+
+
 def script_text(name: str) -> str:
     """One script of `scripts/`, by its name without `.sh`."""
     return _file(f"{name}.sh")
 
 
-def unit_text(name: str) -> str:
-    """One unit of systemd of `scripts/`, by its name without `.service`."""
-    return _file(f"{name}.service")
+def file_text(name: str, /, **words: object) -> str:
+    """One file of `scripts/`, its `$words` filled in; without words it stays as it is.
 
-
-def _file(name: str) -> str:
-    folder = resources.files("components.kubernetes")
-    return folder.joinpath("scripts", name).read_text("utf-8")
+    Lines that become empty are left out.
+    """
+    if not words:
+        return _file(name)
+    lines = Template(_file(name)).substitute(words).splitlines()
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 @cache
