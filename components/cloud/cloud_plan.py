@@ -26,6 +26,7 @@ from components.cloud.request import (
     ReadyRequest,
 )
 from components.core.plain_text import instances_in, placeholder
+from components.core.templates import object_of
 from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb, CrusoeProvision, InstancePool
 from components.model.worker_kinds import crusoe_of, instance_names
@@ -148,30 +149,23 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
     )
 
 
-def _network(site: str, provision: CrusoeProvision) -> tuple[CloudObject, CloudObject]:
-    network = placeholder(f"{site}-network", "id")
-    vpc, subnet = str(provision.vpc_cidr), str(provision.subnet_cidr)
-    return (
-        CloudObject(
-            step=f"{site}-network",
-            kind="network",
-            name=site,
-            body={"name": site, "cidr": vpc},
-            fixed=(f"cidr={vpc}",),
-        ),
-        CloudObject(
-            step=f"{site}-subnet",
-            kind="subnet",
-            name=site,
-            body={
-                "name": site,
-                "cidr": subnet,
-                "location": provision.location,
-                "vpc_network_id": network,
-                "nat_gateway_enabled": False,
-            },
-            fixed=(f"cidr={subnet}", f"location={provision.location}", f"network={network}"),
-        ),
+def _object(
+    kind: ObjectKind, step: str, name: str, slice_type: str = "", **words: object
+) -> CloudObject:
+    """One object, from `objects.yaml`."""
+    made = object_of("components.cloud", kind, name=name, slice_type=slice_type, **words)
+    return CloudObject(step, kind, name, made["body"], tuple(made["fixed"]), slice_type)
+
+
+def _network(site: str, provision: CrusoeProvision) -> Iterator[CloudObject]:
+    yield _object("network", f"{site}-network", site, cidr=str(provision.vpc_cidr))
+    yield _object(
+        "subnet",
+        f"{site}-subnet",
+        site,
+        cidr=str(provision.subnet_cidr),
+        location=provision.location,
+        network=placeholder(f"{site}-network", "id"),
     )
 
 
@@ -184,50 +178,32 @@ def _ib_type(provision: CrusoeProvision) -> str:
     return next((pool.type for pool in provision.pools if _hcas(pool)), "")
 
 
-def _partition(provision: CrusoeProvision) -> tuple[CloudObject, ...]:
-    name = provision.ib_partition
-    if name is None:
-        return ()
-    kind = _ib_type(provision)
-    return (
-        CloudObject(
-            step=f"{name}-partition",
-            kind="ib-partition",
-            name=name,
-            body={"name": name},
-            fixed=(f"location={provision.location}", f"type={kind}"),
-            slice_type=kind,
-        ),
-    )
+def _partition(provision: CrusoeProvision) -> Iterator[CloudObject]:
+    if name := provision.ib_partition:
+        kind, place = _ib_type(provision), provision.location
+        yield _object("ib-partition", f"{name}-partition", name, kind, location=place)
 
 
 def _instance(
     provision: CrusoeProvision, pool: InstancePool, name: str, site: str, pin: str
 ) -> CloudObject:
-    subnet = placeholder(f"{site}-subnet", "id")
-    body: dict[str, JsonValue] = {
-        "name": name,
-        "type": pool.type,
-        "location": provision.location,
-        "image": placeholder(pin, "image"),
-        "ssh_public_key": provision.ssh_public_key,
-        # A dynamic address changes when the instance is stopped and started.
-        "network_interfaces": [{"subnet": subnet, "ips": [{"public_ipv4": {"type": "static"}}]}],
-    }
-    fixed = [
-        f"type={pool.type}",
-        f"location={provision.location}",
-        # The tag, not the image that it means now: a newer image never replaces a node.
-        f"image={pool.image}",
-        f"ssh_public_key={provision.ssh_public_key}",
-        f"subnet={subnet}",
-    ]
+    partition = ""
     if _hcas(pool) and provision.ib_partition is not None:
         partition = placeholder(f"{provision.ib_partition}-partition", "id")
-        # The API turns this one entry into as many HCAs as the type has.
-        body["host_channel_adapters"] = [{"transport_partition_id": partition}]
-        fixed.append(f"partition={partition}")
-    return CloudObject(f"{name}-instance", "instance", name, body, tuple(fixed))
+    made = _object(
+        "instance",
+        f"{name}-instance",
+        name,
+        type=pool.type,
+        location=provision.location,
+        image=placeholder(pin, "image"),
+        tag=pool.image,
+        key=provision.ssh_public_key,
+        subnet=placeholder(f"{site}-subnet", "id"),
+        adapters=[{"transport_partition_id": partition}] if partition else None,
+    )
+    fixed = (*made.fixed, f"partition={partition}") if partition else made.fixed
+    return replace(made, fixed=fixed)
 
 
 def _ready(
@@ -270,24 +246,16 @@ def _rule(
     site: str, rule: tuple[str, str, str], sources: Iterable[str], to: Document
 ) -> CloudObject:
     protocols, ports, word = rule
-    direction = "egress" if word == "egress" else "ingress"
-    name, network = f"{site}-{word}", placeholder(f"{site}-network", "id")
-    return CloudObject(
-        step=f"{name}-rule",
-        kind="firewall-rule",
-        name=name,
-        body={
-            "name": name,
-            "action": "allow",
-            "vpc_network_id": network,
-            "direction": direction,
-            "sources": [{"cidr": source} for source in sources],
-            "destinations": [dict(to)],
-            "protocols": [*protocols.split()],
-            "source_ports": [_ALL],
-            "destination_ports": [ports],
-        },
-        fixed=(f"direction={direction}", f"network={network}"),
+    return _object(
+        "firewall-rule",
+        f"{site}-{word}-rule",
+        f"{site}-{word}",
+        network=placeholder(f"{site}-network", "id"),
+        direction="egress" if word == "egress" else "ingress",
+        sources=[{"cidr": source} for source in sources],
+        to=dict(to),
+        protocols=protocols.split(),
+        ports=ports,
     )
 
 
@@ -308,10 +276,9 @@ def _preflight(
 def _known_settings(item: CloudObject) -> dict[str, str]:
     """The settings that are known before anything is made, and cannot change."""
     kind = KINDS[item.kind]
-    settings = kind.read(item.body)
     return {
         key: value
-        for key, value in settings.items()
+        for key, value in kind.read(item.body).items()
         if key in kind.fixed and value and not instances_in(value)
     }
 
@@ -319,7 +286,6 @@ def _known_settings(item: CloudObject) -> dict[str, str]:
 PREFLIGHT_STEP: Final = "cloud-preflight"
 NETWORK_CLAIMS: Final = "cloud-network-claims"
 INSTANCE_CLAIMS: Final = "cloud-instance-claims"
-_IN_NETWORK: Final[frozenset[ObjectKind]] = frozenset({"subnet", "firewall-rule", "ib-partition"})
 Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 
@@ -350,49 +316,32 @@ def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ..
     sweeps on destroy. If the creation of an instance got no answer, the state does not record the
     instance, and it still uses its subnet and partition; so the sweep must delete it before them.
     """
-    return tuple(_calls(plan, notes))
-
-
-def _calls(plan: CloudPlan, notes: Mapping[str, str]) -> Iterator[CloudCall]:
     # Made first, and so removed last.
-    yield CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")
+    found = [CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")]
     for pin in plan.images:
         request = _render(ImageRequest(plan.api, pin.image))
-        yield CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,))
-    network = [item for item in plan.objects if item.kind == "network"]
-    for item in network:
-        yield _ensure(plan, item, notes, (PREFLIGHT_STEP,))
-    yield _claims(plan, NETWORK_CLAIMS, _IN_NETWORK, (PREFLIGHT_STEP, *_steps(network)))
-    grounds = [item for item in plan.objects if item.kind in ("subnet", "ib-partition")]
-    for item in grounds:
-        yield _ensure(plan, item, notes, (NETWORK_CLAIMS,))
-    yield _claims(
-        plan, INSTANCE_CLAIMS, frozenset({"instance"}), (NETWORK_CLAIMS, *_steps(grounds))
-    )
-    for item in plan.objects:
-        if item.kind == "instance":
-            yield _ensure(plan, item, notes, (INSTANCE_CLAIMS,))
-    rules = [item for item in plan.objects if item.kind == "firewall-rule"]
-    for item in rules:
-        yield _ensure(plan, item, notes, (NETWORK_CLAIMS,))
+        found.append(CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,)))
+
+    def ensure(after: str, *kinds: ObjectKind) -> tuple[str, ...]:
+        objects = [item for item in plan.objects if item.kind in kinds]
+        for item in objects:
+            request = plan.request(item, notes.get(item.step, ""))
+            call = CloudCall(item.step, "ensure", request, (after,), "remove", item.triggers)
+            found.append(call)
+        return tuple(item.step for item in objects)
+
+    def claim(step: str, after: tuple[str, ...], *kinds: ObjectKind) -> None:
+        claims = tuple(each for each in plan.preflight.claims if each.kind in kinds)
+        request = _render(PreflightRequest(plan.api, claims))
+        found.append(CloudCall(step, "claim", request, after, "sweep"))
+
+    network = ensure(PREFLIGHT_STEP, "network")
+    claim(NETWORK_CLAIMS, (PREFLIGHT_STEP, *network), "subnet", "firewall-rule", "ib-partition")
+    grounds = ensure(NETWORK_CLAIMS, "subnet", "ib-partition")
+    claim(INSTANCE_CLAIMS, (NETWORK_CLAIMS, *grounds), "instance")
+    ensure(INSTANCE_CLAIMS, "instance")
+    rules = ensure(NETWORK_CLAIMS, "firewall-rule")
     for each in plan.instances:
         request = plan.ready_request(each, notes.get(each.step, ""))
-        yield CloudCall(each.step, "await", request, (each.create, *_steps(rules)))
-
-
-def _steps(objects: list[CloudObject]) -> tuple[str, ...]:
-    return tuple(item.step for item in objects)
-
-
-def _ensure(
-    plan: CloudPlan, item: CloudObject, notes: Mapping[str, str], after: tuple[str, ...]
-) -> CloudCall:
-    request = plan.request(item, notes.get(item.step, ""))
-    return CloudCall(item.step, "ensure", request, after, "remove", item.triggers)
-
-
-def _claims(
-    plan: CloudPlan, step: str, kinds: frozenset[ObjectKind], after: tuple[str, ...]
-) -> CloudCall:
-    claims = tuple(claim for claim in plan.preflight.claims if claim.kind in kinds)
-    return CloudCall(step, "claim", _render(PreflightRequest(plan.api, claims)), after, "sweep")
+        found.append(CloudCall(each.step, "await", request, (each.create, *rules)))
+    return tuple(found)

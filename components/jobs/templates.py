@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.kubernetes.manifest import Body, object_of
+from components.core.templates import object_of
+from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.pod_network.manifests import tolerations
 

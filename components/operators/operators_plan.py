@@ -26,6 +26,7 @@ from components.artefacts.resolve import merged
 from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
+from components.core.templates import object_of
 from components.hosts.keys.ask import parameter_of
 from components.hosts.software import asked_settings
 from components.kubernetes.manifest import (
@@ -33,7 +34,6 @@ from components.kubernetes.manifest import (
     Manifest,
     login_manifests,
     make_manifest,
-    object_of,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic

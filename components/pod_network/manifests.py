@@ -12,7 +12,8 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from components.catalogue.cluster_parts import CniPaths
-from components.kubernetes.manifest import Body, object_of
+from components.core.templates import object_of
+from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 

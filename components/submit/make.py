@@ -186,14 +186,13 @@ def _of_workers(
         what = "; ".join(f"{', '.join(each.names)}: {_traits(site, each)}" for each in kinds)
         fix = "name nodes with the same GPUs and rails: every pod of a job asks for the same."
         yield Refusal(f"the nodes are not of one kind ({what})", fix)
+    sample = site.jobs.deepspeed if asked.kind == "deepspeed" else None
     for host in site.workers:
         if not host.gpus:
-            yield Refusal(
-                f"{host.name} lacks a GPU, and {asked.kind} runs on GPUs", "leave it out."
-            )
-    sample = site.jobs.deepspeed
-    if asked.kind == "deepspeed" and sample is not None:
-        for host in (each for each in site.workers if 0 < each.gpus < sample.gpus):
+            what = f"{host.name} lacks a GPU, and {asked.kind} runs on GPUs"
+            yield Refusal(what, "leave it out.")
+    for host in site.workers:
+        if sample and 0 < host.gpus < sample.gpus:
             what = f"{host.name} has {host.gpus} GPUs, and jobs.deepspeed asks for {sample.gpus}"
             yield Refusal(what, "name other nodes, or lower jobs.deepspeed.gpus.")
 
@@ -208,9 +207,9 @@ def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Refusal]:
         if shares_resource(site):
             what = "all rails share one resource, so a pod cannot choose the rail of its VF"
             yield Refusal(what, "take nccl.")
-            return
-        fix = "name two nodes of one rail; on InfiniBand take nccl."
-        yield Refusal(f"{names} share no rail of Ethernet", fix)
+        else:
+            fix = "name two nodes of one rail; on InfiniBand take nccl."
+            yield Refusal(f"{names} share no rail of Ethernet", fix)
 
 
 def _traits(site: ClusterSpec, kind: WorkerKind) -> str:
@@ -253,12 +252,13 @@ class UserJob:
 
 def make_job(chosen: Chosen) -> UserJob:
     """Make the job of a choice."""
-    makers = {
-        "nccl": _nccl, "perftest": _perftest, "deepspeed": _deepspeed, "horovod": _horovod,
-        "pytorch": _pytorch,
-    }  # fmt: skip
-    objects, watched = makers[chosen.asked.kind](chosen)
-    spec = chosen.spec
+    spec, kind = chosen.spec, chosen.asked.kind
+    if kind == "perftest":
+        objects, watched = _perftest(chosen)
+    elif kind == "pytorch":
+        objects, watched = _pytorch(chosen)
+    else:
+        objects, watched = _by_mpi(chosen)
     return UserJob(
         name=chosen.asked.called,
         namespace=spec.pod_network.namespace,
@@ -271,20 +271,42 @@ def make_job(chosen: Chosen) -> UserJob:
 _Made = tuple[list[Body], tuple[Watched, ...]]
 
 
-def _nccl(chosen: Chosen) -> _Made:
+def _by_mpi(chosen: Chosen) -> _Made:
+    """One MPIJob: its log is judged, unless it is a user's program under DeepSpeed."""
     asked, spec, kind = chosen.asked, chosen.spec, chosen.kind
-    collective = asked.collective or "all_reduce"
-    command = nccl_command(spec, kind, collective)
-    body = launched_job(spec, asked.called, kind, command, spec.jobs.image, twice=asked.compare)
-    probe = _probe(chosen).model_copy(update={"collective": collective})
-    return _own([body], _deadline(chosen)), (Watched(0, probe),)
+    probe = Probe(
+        name=asked.called,
+        kind="nccl" if asked.kind == "nccl" else "resnet50",
+        rails=tuple(kind.speeds),
+        nodes=kind.names,
+        ranks=kind.ranks,
+        rates={rail: float(speed) for rail, speed in kind.speeds.items()},
+    )
+    watched = Watched(0, probe)
+    if asked.kind == "deepspeed":
+        body = _deepspeed(chosen)
+        watched = Watched(0) if asked.program else watched
+    elif asked.kind == "horovod":
+        command = mpirun_command(spec, kind.ranks, asked.program or RESNET, kind)
+        body = launched_job(spec, asked.called, kind, command, asked.image, twice=asked.compare)
+    else:
+        collective = asked.collective or "all_reduce"
+        command, image = nccl_command(spec, kind, collective), spec.jobs.image
+        body = launched_job(spec, asked.called, kind, command, image, twice=asked.compare)
+        watched = Watched(0, probe.model_copy(update={"collective": collective}))
+    return _own([body], _deadline(chosen)), (watched,)
 
 
-def _horovod(chosen: Chosen) -> _Made:
-    asked, spec, kind = chosen.asked, chosen.spec, chosen.kind
-    command = mpirun_command(spec, kind.ranks, asked.program or RESNET, kind)
-    body = launched_job(spec, asked.called, kind, command, asked.image, twice=asked.compare)
-    return _own([body], _deadline(chosen)), (Watched(0, _probe(chosen)),)
+def _deepspeed(chosen: Chosen) -> Body:
+    asked, spec, sample = chosen.asked, chosen.spec, chosen.spec.jobs.deepspeed
+    if sample is None:
+        raise Bug("a DeepSpeed job of a site without jobs.deepspeed. Please open an issue.")
+    if asked.program:
+        return deepspeed_job(spec, asked.called, sample, asked.program)
+    scan = spec.acceptance.deepspeed_scan
+    call = scan_call(scan.maxsize_exponent if scan else _MAXSIZE)
+    workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
+    return mpi_job(spec, asked.called, workers, launcher)
 
 
 def _perftest(chosen: Chosen) -> _Made:
@@ -304,21 +326,6 @@ def _perftest(chosen: Chosen) -> _Made:
     return objects, tuple(watched)
 
 
-def _deepspeed(chosen: Chosen) -> _Made:
-    asked, spec = chosen.asked, chosen.spec
-    sample = spec.jobs.deepspeed
-    if sample is None:
-        raise Bug("a DeepSpeed job of a site without jobs.deepspeed. Please open an issue.")
-    if asked.program:
-        body = deepspeed_job(spec, asked.called, sample, asked.program)
-        return _own([body], None), (Watched(0),)
-    scan = spec.acceptance.deepspeed_scan
-    call = scan_call(scan.maxsize_exponent if scan else _MAXSIZE)
-    workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
-    body = mpi_job(spec, asked.called, workers, launcher)
-    return _own([body], _deadline(chosen)), (Watched(0, _probe(chosen)),)
-
-
 def _pytorch(chosen: Chosen) -> _Made:
     asked = chosen.asked
     form = asked.form or "job"
@@ -326,18 +333,6 @@ def _pytorch(chosen: Chosen) -> _Made:
         chosen.spec, asked.called, chosen.kind, asked.image, asked.program, form
     )
     return _own([*objects], None), (Watched(len(objects) - 1),)
-
-
-def _probe(chosen: Chosen) -> Probe:
-    kind = chosen.kind
-    return Probe(
-        name=chosen.asked.called,
-        kind="nccl" if chosen.asked.kind == "nccl" else "resnet50",
-        rails=tuple(kind.speeds),
-        nodes=kind.names,
-        ranks=kind.ranks,
-        rates={rail: float(speed) for rail, speed in kind.speeds.items()},
-    )
 
 
 def _deadline(chosen: Chosen) -> int | None:
