@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from ipaddress import AddressValueError, IPv4Address
+from string import Template
 from typing import Final, Literal
 
 from components.core.errors import Bug
@@ -39,9 +40,6 @@ from components.remote.tools import (
 
 FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
 """sshd hands it to the user's shell, which knows the home folder."""
-OWN: Final = "@own@"
-"""Marks the address of the worker that reads these texts, which are the same on every worker."""
-_PINNED: Final = "StrictHostKeyChecking yes"
 
 
 @once
@@ -50,15 +48,40 @@ def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
 
     They grow with the hosts; therefore they are written once, each host keeps one list, and the
     steps name them by their digests.
+
+    Each worker reaches another one by its name or its address. `BindAddress` gives the own address
+    (each host puts it in), because `from=` of the other side checks it and a host has several
+    addresses. In a host's ~/.ssh/config our part comes first, because the first value of an option
+    wins; `Match all` ends it for the rest of the user's own file.
     """
-    texts = {
-        **_authorized_options(spec),
-        "container_config": _container_config(spec),
-        "host_config": _host_config(spec),
-        # Under its name alone: address and port of a worker do not matter to it.
-        "known_hosts": [f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers],
+    found = {address for host in spec.workers for address in (host.address, host.way.address)}
+    sources = f'restrict,from="{",".join(sorted(found, key=_address_order))}"'
+    port = spec.containers.ssh_port if spec.containers else None
+    entries = "".join(
+        _ssh(
+            "entry",
+            name=host.name,
+            address=host.address,
+            port=port or host.way.port,
+            user=host.way.user,
+        )
+        for host in spec.workers
+    )
+    everyone = " ".join(f"{host.name} {host.address}" for host in spec.workers)
+    # Under its name alone: address and port of a worker do not matter to it.
+    known = (f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers)
+    return {
+        # Pair of keys to the options of its line in authorized_keys.
+        "authorized_keys.host": f"{sources}\n",
+        "authorized_keys.container": f'{sources},command="{FORCED_COMMAND}"\n',
+        "container_config": entries + _ssh("container"),
+        "host_config": entries + _ssh("host", everyone=everyone),
+        "known_hosts": "".join(f"{line}\n" for line in known),
     }
-    return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
+
+
+def _ssh(name: str, /, **words: object) -> str:
+    return Template(_file("ssh", name)).substitute(words)
 
 
 @once
@@ -70,71 +93,10 @@ def peer_list(spec: ClusterSpec) -> Tool:
     return make_tool("peers", "".join(lines))
 
 
-def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
-    """Pair of keys to the options of its line in authorized_keys."""
-    found = {address for host in spec.workers for address in (host.address, host.way.address)}
-    sources = f'restrict,from="{",".join(sorted(found, key=_address_order))}"'
-    return {
-        "authorized_keys.host": [sources],
-        "authorized_keys.container": [f'{sources},command="{FORCED_COMMAND}"'],
-    }
-
-
 def _address_order(text: str) -> tuple[int, str]:
     with suppress(AddressValueError):
         return int(IPv4Address(text)), ""
     return 1 << 32, text
-
-
-def _entries(spec: ClusterSpec) -> list[str]:
-    """How each worker is reached from another one, by its name or its address.
-
-    `BindAddress` gives the own address (each host puts it in), because `from=` of the other side
-    checks it and a host has several addresses.
-    """
-    port = spec.containers.ssh_port if spec.containers else None
-    lines: list[str] = []
-    for host in spec.workers:
-        lines += [
-            f"Host {host.name} {host.address}",
-            f"  HostName {host.address}",
-            f"  HostKeyAlias {host.name}",
-            f"  BindAddress {OWN}",
-            f"  Port {port or host.way.port}",
-            f"  User {host.way.user}",
-        ]
-    return lines
-
-
-def _host_config(spec: ClusterSpec) -> list[str]:
-    """Our part of a host's ~/.ssh/config.
-
-    It comes first in the file, because the first value of an option wins.
-    """
-    everyone = " ".join(f"{host.name} {host.address}" for host in spec.workers)
-    return [
-        *_entries(spec),
-        f"Host {everyone}",
-        "  IdentityFile ~/.ssh/id_ed25519_host",
-        "  IdentitiesOnly yes",
-        f"  {_PINNED}",
-        "  UserKnownHostsFile ~/.ssh/known_hosts_railyard",
-        "Match all",  # the rest of the user's own file is for all hosts again
-    ]
-
-
-def _container_config(spec: ClusterSpec) -> list[str]:
-    return [
-        *_entries(spec),
-        "Host *",
-        "  IdentityFile /root/.ssh/id_ed25519_cont",
-        "  IdentitiesOnly yes",
-        "  BatchMode yes",
-        f"  {_PINNED}",
-        "  UserKnownHostsFile /root/.ssh/known_hosts",
-        "  LogLevel ERROR",
-        "  ServerAliveInterval 30",
-    ]
 
 
 BRIDGES: Final = "lo,docker0"
@@ -352,8 +314,7 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
 
 
 def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
-    keys = _store(host, stack, "payload-keys", "keys", KEYS)
-    login = containers.login
+    keys, login = _store(host, stack, "payload-keys", "keys", KEYS), containers.login
     return (keys, _login_store(host, stack, "registry", login)) if login else (keys,)
 
 

@@ -157,10 +157,14 @@ class HypervisorPlan:
         return self.watched.step
 
     @property
-    def steps(self) -> tuple[RemoteStep, ...]:
-        """Every step, in the order in which they run."""
-        last = (self.firmware_reboot.step,) if self.firmware_reboot else ()
-        return (self.sending, self.converge, self.reboot.step, *last)
+    def own_steps(self) -> tuple[RemoteStep, ...]:
+        """The steps before the guests, in the order in which they run."""
+        return self.sending, self.converge, self.reboot.step
+
+    @property
+    def last_steps(self) -> tuple[RemoteStep, ...]:
+        """The step after the guests, if a card needs it."""
+        return (self.firmware_reboot.step,) if self.firmware_reboot else ()
 
     @property
     def sending(self) -> RemoteStep:

@@ -57,7 +57,12 @@ class Reboot:
             self._wait_for_guests()  # the step before may have started them
             return {"changed": [], "pending": [], "rebooted": False}
         if self.request.reboots == "deny":
-            raise DeviceError(self._denied(pending))
+            what = "; ".join(pending) or "an earlier run began a reboot and did not finish it"
+            raise DeviceError(
+                f"{self.request.endpoint.where} waits for a reboot: {what}\n"
+                "  where  disruption.reboots = deny\n"
+                "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
+            )
         before = float(mark) if mark else self._boot_time(state)
         if abs(self._boot_time(state) - before) < SAME_BOOT_S:
             self._go_down(before)
@@ -174,14 +179,6 @@ class Reboot:
             words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
             raise self._stuck(f"stopped at {action}: {words}")
         return answer.stdout
-
-    def _denied(self, pending: list[str]) -> str:
-        what = "; ".join(pending) or "an earlier run began a reboot and did not finish it"
-        return (
-            f"{self.request.endpoint.where} waits for a reboot: {what}\n"
-            "  where  disruption.reboots = deny\n"
-            "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
-        )
 
     def _stuck(self, what: str) -> DeviceError:
         return DeviceError(

@@ -34,7 +34,7 @@ from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import Manifest, outlives
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail, Rdma
+from components.model.fabric import Rail
 from components.model.once import without_collector
 from components.model.owners import left_alone, runs_on_foreign_fabric
 from components.model.texts import fold_names
@@ -65,8 +65,20 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
         f"congestion notifications: DSCP {rdma.cnp_dscp} to priority and queue "
         f"{rdma.cnp_priority}, strict: served before all others"
     )
-    yield from _marking(spec)
-    yield _pause(rdma)
+    for speed in sorted({nic.speed_gbit_s for host in spec.hosts for nic in host.nics}):
+        ecn = marking_of(rdma, "", speed)  # no switch system: NVIDIA's values
+        yield (
+            f"ECN: on, ports of {speed} Gbit/s mark in queue {rdma.traffic_class} from "
+            f"{ecn.min_kib} KiB, and {ecn.percent} % of packets at {ecn.max_kib} KiB"
+        )
+    if rdma.mode == "lossy_ecn":
+        yield "PFC: off on every priority (rdma.mode is lossy_ecn)"
+    else:
+        half = rdma.mode == "semi_lossless"
+        side = "obeyed on ports to cards, sent nowhere" if half else "on every port, both ways"
+        watchdog = ", with the PFC watchdog" if rdma.pfc_watchdog else ""
+        headroom = "; its buffer needs headroom for the length of the cable"
+        yield f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"
     yield "DCBX: off; otherwise a switch can change the settings of the cards"
 
 
@@ -82,26 +94,6 @@ def _rail(spec: ClusterSpec, rail: Rail) -> str:
     gateway = f", gateway {rail.gateway}" if rail.gateway else ""
     head = f"{rail.name}: VLAN {rail.vlan} {form}, {rail.subnet}{gateway}"
     return f"{head}; {sum(map(len, hosts.values()))} ports: {', '.join(cards)}"
-
-
-def _marking(spec: ClusterSpec) -> Iterator[str]:
-    rdma = spec.rdma
-    for speed in sorted({nic.speed_gbit_s for host in spec.hosts for nic in host.nics}):
-        ecn = marking_of(rdma, "", speed)  # no switch system: NVIDIA's values
-        yield (
-            f"ECN: on, ports of {speed} Gbit/s mark in queue {rdma.traffic_class} from "
-            f"{ecn.min_kib} KiB, and {ecn.percent} % of packets at {ecn.max_kib} KiB"
-        )
-
-
-def _pause(rdma: Rdma) -> str:
-    if rdma.mode == "lossy_ecn":
-        return "PFC: off on every priority (rdma.mode is lossy_ecn)"
-    half = rdma.mode == "semi_lossless"
-    side = "obeyed on ports to cards, sent nowhere" if half else "on every port, both ways"
-    watchdog = ", with the PFC watchdog" if rdma.pfc_watchdog else ""
-    headroom = "; its buffer needs headroom for the length of the cable"
-    return f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"
 
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -177,39 +169,40 @@ class ClusterPlan:
     def steps(self) -> tuple[RemoteStep, ...]:
         """Every step on a host, in a possible order of execution."""
         return (
-            *(
-                step
-                for each in self.hypervisors
-                for step in (each.sending, each.converge, each.reboot.step)
-            ),
+            *(step for each in self.hypervisors for step in each.own_steps),
             *(step for host in self.hosts for step in (host.sending, *host.all_steps)),
             *(each.step for group in self.reboots for each in group.steps),
-            *(each.firmware_reboot.step for each in self.hypervisors if each.firmware_reboot),
+            *(step for each in self.hypervisors for step in each.last_steps),
             *(host.verify for host in self.hosts if host.verify),
             *(self.payload.steps if self.payload else ()),
             *(self.kubernetes.steps if self.kubernetes else ()),
         )
 
     @property
+    def rooms(self) -> Mapping[str, tuple[Manifest, ...]]:
+        """Stage to its objects in the cluster."""
+        return {
+            "operators": self.operators.manifests,
+            "pod-network": self.pod_network.manifests,
+            "jobs": self.jobs.all_manifests,
+        }
+
+    @property
     def manifests(self) -> tuple[Manifest, ...]:
         """Every object in the cluster."""
-        rooms = (self.operators.manifests, self.pod_network.manifests, self.jobs.all_manifests)
-        return tuple(each for room in rooms for each in room)
+        return tuple(each for room in self.rooms.values() for each in room)
 
     @property
     def left_by_destroy(self) -> LeftByDestroy:
         """Settings that destroy cannot undo; derived from the plan, so not in the digest."""
         hosts = {host.name: host.left_by_destroy for host in self.hosts}
+        foreign = self.kubernetes is not None and self.kubernetes.existing is not None
+        stay = (each for each in self.manifests if outlives(each, foreign=foreign))
         return LeftByDestroy(
             hosts={name: left for name, left in hosts.items() if left != Leftovers((), ())},
             steps={step.name: step.why_no_undo for step in self.steps if step.why_no_undo},
-            cluster=self._shared_objects,
+            cluster=tuple(f"{each.kind} {each.name}" for each in stay),
         )
-
-    @property
-    def _shared_objects(self) -> tuple[str, ...]:
-        foreign = self.kubernetes is not None and self.kubernetes.existing is not None
-        return tuple(f"{m.kind} {m.name}" for m in self.manifests if outlives(m, foreign=foreign))
 
     def only(self, parts: Collection[Part]) -> ClusterPlan:
         """Keep only some parts of the site; the others are neither read nor judged."""

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 import yaml
 
-from components.cloud.cloud_plan import CloudCall, list_calls
+from components.cloud.cloud_plan import list_calls
 from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
@@ -55,23 +55,13 @@ def port_lines(ports: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 def _runs(names: Sequence[str]) -> Iterator[str]:
     """Yield the names, with consecutive ones as `first to last`."""
     run: list[str] = []
-    for name in names:
-        if run and not _follows(name, run[-1]):
-            yield _run(run)
+    for name in (*names, ""):
+        found, last = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(run[-1] if run else "")
+        follows = found and last and (found[1], int(found[2])) == (last[1], int(last[2]) + 1)
+        if run and not follows:
+            yield f"{run[0]} to {run[-1]}" if len(run) >= _RUN else ", ".join(run)
             run = []
         run.append(name)
-    yield _run(run)
-
-
-def _follows(name: str, before: str) -> bool:
-    found, last = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(before)
-    if found is None or last is None:
-        return False
-    return found[1] == last[1] and int(found[2]) == int(last[2]) + 1
-
-
-def _run(names: Sequence[str]) -> str:
-    return f"{names[0]} to {names[-1]}" if len(names) >= _RUN else ", ".join(names)
 
 
 LONG_OBJECT: Final = 200
@@ -83,6 +73,7 @@ _PLUMBING: Final = frozenset(
         "RoleBinding", "ServiceAccount"}
 )  # fmt: skip
 """Kinds that a component needs, without decisions for the site."""
+_MINUTE_S: Final = 60
 _SHORT_SCRIPT: Final = 200
 """Most characters of a printed one-line text; it names its tool."""
 
@@ -115,7 +106,7 @@ def list_sections(
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     return (
-        *(_cloud_call(call) for call in (list_calls(plan.cloud, {}) if plan.cloud else ())),
+        *_cloud(plan),
         *(_switch(switch, texts, whole=scripts or lines) for switch in plan.switches),
         *_tools(plan, scripts=scripts),
         *_steps(plan),
@@ -143,11 +134,12 @@ def _whole(shown: dict[str, str], owner: str, title: str, text: str) -> Iterator
     yield text.rstrip("\n")
 
 
-def _cloud_call(call: CloudCall) -> Section:
-    undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
-    heading = f"Cloud step {call.step}: railyard cloud {call.verb}{undo}"
-    request = cast("object", json.loads(call.stdin))
-    return Section("cloud", heading, as_lines(flatten(request)), family=f"cloud {call.verb}")
+def _cloud(plan: ClusterPlan) -> Iterator[Section]:
+    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
+        undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
+        heading = f"Cloud step {call.step}: railyard cloud {call.verb}{undo}"
+        request = cast("object", json.loads(call.stdin))
+        yield Section("cloud", heading, as_lines(flatten(request)), family=f"cloud {call.verb}")
 
 
 def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
@@ -216,7 +208,8 @@ def _steps(plan: ClusterPlan) -> Iterator[Section]:
     for stage, steps in stages_of_steps(plan).items():
         for step in steps:
             family = step.name.removeprefix(step.endpoint.device)
-            lines, tail = tuple(_wanted(step, known)), tuple(_calls(step))
+            undo = f"undo: {_call(step.undo)}" if step.undo else f"no undo: {step.why_no_undo}"
+            lines, tail = tuple(_wanted(step, known)), (f"# runs: {_call(step.apply)}", f"# {undo}")
             heading = f"Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
             devices = frozenset({step.endpoint.device})
             yield Section(stage, heading, lines, devices, f"step {family}", tail)
@@ -224,15 +217,10 @@ def _steps(plan: ClusterPlan) -> Iterator[Section]:
 
 def stages_of_steps(plan: ClusterPlan) -> Mapping[str, tuple[RemoteStep, ...]]:
     """Return every step of the plan by stage; together they are `plan.steps`."""
-    firmware = (each.firmware_reboot for each in plan.hypervisors)
     return {
         "hypervisors": (
-            *(
-                step
-                for each in plan.hypervisors
-                for step in (each.sending, each.converge, each.reboot.step)
-            ),
-            *(each.step for each in firmware if each),
+            *(step for each in plan.hypervisors for step in each.own_steps),
+            *(step for each in plan.hypervisors for step in each.last_steps),
         ),
         "hosts": (
             *(step for host in plan.hosts for step in (host.sending, *host.all_steps)),
@@ -258,14 +246,6 @@ def _wanted(step: RemoteStep, known: Mapping[str, str]) -> Iterator[str]:
         yield from step.desired.rstrip("\n").splitlines()
 
 
-def _calls(step: RemoteStep) -> Iterator[str]:
-    yield f"# runs: {_call(step.apply)}"
-    if step.undo is None:
-        yield f"# no undo: {step.why_no_undo}"
-    else:
-        yield f"# undo: {_call(step.undo)}"
-
-
 def _call(call: ToolCall | str) -> str:
     if isinstance(call, str):
         return f"railyard {call}"
@@ -289,12 +269,7 @@ def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     for chart in plan.operators.charts:
         heading = f"Helm release {chart.release}: {chart.chart} {chart.version}"
         yield Section("operators", heading, as_lines(flatten(to_json(chart.values))))
-    rooms = {
-        "operators": plan.operators.manifests,
-        "pod-network": plan.pod_network.manifests,
-        "jobs": plan.jobs.all_manifests,
-    }
-    for stage, room in rooms.items():
+    for stage, room in plan.rooms.items():
         shown = {each.resource_name: tuple(_body(each, scripts=scripts)) for each in room}
         for manifest in room:
             if lines := shown[manifest.resource_name]:
@@ -355,16 +330,13 @@ def _images(value: object) -> Iterator[str]:
 
 
 def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
-    budget = plan.acceptance.budget
-    if budget is not None:
-        heading = f"Suite {budget.suite}: {_minutes(budget.expected_s)} if nothing is in its way"
-        limit = _minutes(budget.limit_s)
+    if (budget := plan.acceptance.budget) is not None:
+        expected, limit = map(_minutes, (budget.expected_s, budget.limit_s))
+        heading = f"Suite {budget.suite}: {expected} if nothing is in its way"
         most = f"# at most {limit}, for which large sites test fewer pairs"
         if budget.expected_s > budget.limit_s:
-            most = (
-                f"# more than its {limit}, although fewer pairs are tested: see the pairs above "
-                "that run alone"
-            )
+            most = f"# more than its {limit}, although fewer pairs are tested: "
+            most += "see the pairs above that run alone"
         yield Section("acceptance", heading, (most, *(f"# {each}" for each in budget.covers)))
     for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes
@@ -386,9 +358,6 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
 
 def _minutes(seconds: int) -> str:
     return f"{seconds} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
-
-
-_MINUTE_S: Final = 60
 
 
 def _destroy(plan: ClusterPlan) -> Iterator[Section]:

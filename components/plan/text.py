@@ -62,19 +62,13 @@ _MOST_NAMES: Final = 12
 
 def _unknown(option: str, name: str, there: Sequence[str]) -> str:
     near = get_close_matches(name, there, n=5, cutoff=0.5)
-    if near:
-        fix = f"did you mean {' or '.join(near)}?"
-    else:
+    fix = f"did you mean {' or '.join(near)}?"
+    if not near:
         more = len(there) - _MOST_NAMES
-        fix = (
-            f"there are: {', '.join(there[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
-        )
-    planned = (
-        "the plan does nothing on this device"
-        if option == "--device"
-        else "the plan does not contain it"
-    )
-    return f"{option} {name}: {planned}.\n  fix    {fix}"
+        shown = ", ".join(there[:_MOST_NAMES])
+        fix = f"there are: {shown}{f' and {more} more' if more > 0 else ''}"
+    planned = "does nothing on this device" if option == "--device" else "does not contain it"
+    return f"{option} {name}: the plan {planned}.\n  fix    {fix}"
 
 
 def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
@@ -137,11 +131,8 @@ def summary_json(plan: ClusterPlan, spec: ClusterSpec) -> dict[str, object]:
 
 def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
     """The summary as a few lines."""
-    found = summary_json(plan, spec)
-    lines = list(_head(plan))
-    for key, value in flatten(found["site"]).items():
-        lines.append(f"{key}={value}")
-    lines.append("")
+    site = flatten(summary_json(plan, spec)["site"])
+    lines = [*_head(plan), *(f"{key}={value}" for key, value in site.items()), ""]
     lines += [f"{stage:12} {words}" for stage, words in _counts(plan).items()]
     return "\n".join(lines) + "\n"
 
@@ -149,18 +140,13 @@ def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
 def _counts(plan: ClusterPlan) -> dict[str, str]:
     """Count the parts of each stage, without empty stages."""
     steps = stages_of_steps(plan)
-    rooms = {
-        "operators": plan.operators.manifests,
-        "pod-network": plan.pod_network.manifests,
-        "jobs": plan.jobs.all_manifests,
-    }
     counted: dict[str, dict[str, int]] = {
         "cloud": {"object": len(plan.cloud.objects) if plan.cloud else 0},
         "fabric": {"switch": len(plan.switches)},
         "hypervisors": {"hypervisor": len(plan.hypervisors)},
         "hosts": {"host": len(plan.hosts)},
         **{stage: {} for stage in ("reboots", "containers", "kubernetes")},
-        **{stage: {"object": len(room)} for stage, room in rooms.items()},
+        **{stage: {"object": len(room)} for stage, room in plan.rooms.items()},
         "acceptance": {"probe": len((*plan.acceptance.images, *plan.acceptance.probes))},
     }
     counted["operators"] = {"chart": len(plan.operators.charts), **counted["operators"]}
@@ -217,20 +203,17 @@ def _of_device(plan: ClusterPlan, device: str, stage: str | None) -> dict[str, A
 
 
 def _without_scripts(value: object) -> object:
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, object]", value).items()
-        return {
-            key: _size(item)
-            if key in _SCRIPTS and isinstance(item, str) and "\n" in item
-            else _without_scripts(item)
-            for key, item in items
-        }
+    """Replace each script by its size and checksum."""
     if isinstance(value, list):
         return [_without_scripts(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _size(script: str) -> dict[str, object]:
-    data = script.encode()
-    digest = hashlib.sha256(data).hexdigest()
-    return {"lines": len(script.splitlines()), "bytes": len(data), "sha256": digest}
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[str, object] = {}
+    for key, item in cast("Mapping[str, object]", value).items():
+        if key in _SCRIPTS and isinstance(item, str) and "\n" in item:
+            data = item.encode()
+            digest = hashlib.sha256(data).hexdigest()
+            found[key] = {"lines": len(item.splitlines()), "bytes": len(data), "sha256": digest}
+        else:
+            found[key] = _without_scripts(item)
+    return found

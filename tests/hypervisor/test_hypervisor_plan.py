@@ -34,7 +34,7 @@ def plan(spec: ClusterSpec) -> HypervisorPlan:
 def test_every_hypervisor_is_planned_in_the_order_of_the_file(spec: ClusterSpec) -> None:
     plans = plan_hypervisors(spec, "dev")
     assert [each.name for each in plans] == ["esx01", "esx02", "esx03", "esx04"]
-    names = [step.name for each in plans for step in each.steps]
+    names = [step.name for each in plans for step in (*each.own_steps, *each.last_steps)]
     ours = ["tools", "hypervisor", "reboot", "firmware-reboot"]
     assert names[:4] == [f"esx01-{each}" for each in ours]
     assert len(names) == len(set(names))
