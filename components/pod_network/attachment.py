@@ -18,7 +18,7 @@ from components.model.hosts import Host, Nic
 from components.model.owners import owners_of, way_of
 from components.model.places import pod_links
 from components.model.pod_network import SharedDevice
-from components.pod_network.rails import ib_rails, pool_of, rail_ports, rail_resources
+from components.pod_network.rails import ib_rails, pool_of, rail_ports
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 """The pod annotation that Multus reads."""
@@ -51,11 +51,9 @@ def _on_fabric(spec: ClusterSpec) -> PodAttachment:
     way, network = way_of(spec), spec.pod_network
     if way == "host_device" and not ib_rails(spec):
         return PodAttachment({host_device_resource(spec): hca_count(spec)}, {}, host_network=False)
-    if network.mode == "rdma_shared":
-        names = [device.resource for device in network.shared_devices]
-        resources = {f"{network.resource_prefix}/{name}": 1 for name in names}
-    else:
-        resources = {**rail_resources(spec)}
+    shared = network.mode == "rdma_shared"
+    names = [each.resource for each in (network.shared_devices if shared else ib_rails(spec))]
+    resources = {f"{network.resource_prefix}/{name}": 1 for name in names}
     attached = way in {"sriov", "ipoib"} and ib_rails(spec)
     networks = ",".join(rail.network for rail in ib_rails(spec))
     return PodAttachment(resources, {NETWORKS: networks} if attached else {}, way == "host")
@@ -150,16 +148,16 @@ def expected_allocatable(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
-    network = spec.pod_network
+    network, prefix = spec.pod_network, spec.pod_network.resource_prefix
     if spec.rdma.transport == "infiniband":
         return _hcas_offered(spec, host)
     if network.mode == "rdma_shared":
         return {
-            f"{network.resource_prefix}/{device.resource}": device.hca_max
+            f"{prefix}/{device.resource}": device.hca_max
             for device in network.shared_devices
             if any(takes_nic(device, nic) for nic in host.nics)
         }
-    resources = {rail.name: f"{network.resource_prefix}/{rail.resource}" for rail in spec.rails}
+    resources = {rail.name: f"{prefix}/{rail.resource}" for rail in spec.rails}
     counts: Counter[str] = Counter()
     for nic in host.nics:
         if nic.rail in resources and nic.vfs:
@@ -169,19 +167,17 @@ def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
 
 def _hcas_offered(spec: ClusterSpec, host: Host) -> dict[str, int]:
     """The resources that a node publishes for its HCAs; empty without HCAs."""
-    network = spec.pod_network
-    count = hca_count(spec) if spec.cloud else _hcas_of(host)
+    network, prefix = spec.pod_network, spec.pod_network.resource_prefix
+    count, whole = hca_count(spec) if spec.cloud else _hcas_of(host), network.mode == "host_device"
     if not count:
         return {}
     if network.mode == "rdma_shared":
-        names = {device.resource: device.hca_max for device in network.shared_devices}
-        return {f"{network.resource_prefix}/{name}": most for name, most in names.items()}
-    if network.mode == "host_device" and not ib_rails(spec):
+        return {f"{prefix}/{device.resource}": device.hca_max for device in network.shared_devices}
+    if whole and not ib_rails(spec):
         return {host_device_resource(spec): count}
-    ports = {rail.resource: rail_ports(host, rail) for rail in ib_rails(spec)}
-    whole = network.mode == "host_device"
+    ports = {f"{prefix}/{rail.resource}": rail_ports(host, rail) for rail in ib_rails(spec)}
     return {
-        f"{network.resource_prefix}/{name}": sum(1 if whole else port.vfs for port in found)
+        name: sum(1 if whole else port.vfs for port in found)
         for name, found in ports.items()
         if found
     }

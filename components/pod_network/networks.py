@@ -76,7 +76,7 @@ def _job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
         path = f"{cni_paths(spec).net_d}/whereabouts.d/{rail.name}.conf"
         return {"type": "whereabouts", "configuration_path": path}
     (pool,) = pools_of(spec)[rail.name]
-    return _whereabouts(spec, pool.network) | _job_range(pool) | _way_out(spec, pool)
+    return _whereabouts(spec, pool.network) | _range_and_routes(spec, pool)
 
 
 def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
@@ -97,13 +97,13 @@ def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
     if spec.pod_network.ipam == "nv-ipam":
         return json.dumps({"poolName": pool_name(spec, rail, pool.leaf)}, indent=1)
     path = f"{cni_paths(spec).net_d}/whereabouts.d/whereabouts.kubeconfig"
-    kubeconfig: Addresses = {"kubeconfig": path}
-    file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
-    return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
+    file: Addresses = {"kubernetes": {"kubeconfig": path}, "range": str(pool.network)}
+    return json.dumps(file | _range_and_routes(spec, pool), indent=1, sort_keys=True)
 
 
-def _job_range(pool: Pool) -> Addresses:
-    return {"exclude": [net for each in pool.kept for net in each.networks()]}
+def _range_and_routes(spec: ClusterSpec, pool: Pool) -> Addresses:
+    kept = [net for each in pool.kept for net in each.networks()]
+    return {"exclude": [*kept], **_way_out(spec, pool)}
 
 
 def _server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
@@ -115,11 +115,8 @@ def _server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
             fixed["gateway"] = str(pool.gateway)
         static: Addresses = {"type": "static", "addresses": [fixed]}
         return static | _routes(spec, pool.rail, pool.gateway, pool.whole)
-    return (
-        _whereabouts(spec, pool.network)
-        | {"range_start": address, "range_end": address}
-        | _way_out(spec, pool)
-    )
+    only: Addresses = {"range_start": address, "range_end": address}
+    return _whereabouts(spec, pool.network) | only | _way_out(spec, pool)
 
 
 def rail_addresses(
@@ -140,10 +137,8 @@ def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
         return _from_pool(spec, rail)
     if spec.pod_network.ipam == "static":
         return {"type": "static"} | _routes(spec, rail.name, None)
-    exclude: list[JsonValue] = [
-        net for each in written_exclusions(spec, rail.name) for net in each.networks()
-    ]
-    kept: Addresses = {"exclude": exclude} if exclude else {}
+    nets = [net for each in written_exclusions(spec, rail.name) for net in each.networks()]
+    kept: Addresses = {"exclude": [*nets]} if nets else {}
     return _whereabouts(spec, rail.subnet) | kept | _routes(spec, rail.name, None)
 
 
@@ -166,15 +161,10 @@ def _routes(
     spec: ClusterSpec, rail: str, gateway: IPv4Address | None, whole: IPv4Network | None = None
 ) -> Addresses:
     """The routes to other leaves, the whole rail by the gateway, and then those in the file."""
-    others: list[JsonValue] = [{"dst": str(whole), "gw": str(gateway)}] if whole else []
-    routes: list[JsonValue] = [
-        *others,
-        *(
-            {"dst": str(route.to), "gw": str(route.via or gateway)}
-            for route in spec.pod_network.routes
-            if route.rail == rail
-        ),
-    ]
+    own = (each for each in spec.pod_network.routes if each.rail == rail)
+    ways = [(whole, gateway)] if whole else []
+    ways += [(each.to, each.via or gateway) for each in own]
+    routes: list[JsonValue] = [{"dst": str(to), "gw": str(via)} for to, via in ways]
     return {"routes": routes} if routes else {}
 
 
@@ -242,21 +232,18 @@ def shared_plugin_config(spec: ClusterSpec) -> str:
 
 def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
     prefix = spec.pod_network.resource_prefix
-    lists: tuple[tuple[str, tuple[str, ...]], ...] = (
-        ("vendors", device.vendors),
-        ("deviceIDs", device.device_ids),
-        ("ifNames", device.interfaces),
-        ("linkTypes", device.link_types),
-    )
-    selectors: Addresses = {key: [*values] for key, values in lists if values}
-    entry: Addresses = {
+    lists = {
+        "vendors": device.vendors,
+        "deviceIDs": device.device_ids,
+        "ifNames": device.interfaces,
+        "linkTypes": device.link_types,
+    }
+    return {
         "resourceName": device.resource,
         "rdmaHcaMax": device.hca_max,
-        "selectors": selectors,
+        "selectors": {key: [*values] for key, values in lists.items() if values},
+        **({} if prefix == _DEFAULT_PREFIX else {"resourcePrefix": prefix}),
     }
-    if prefix != _DEFAULT_PREFIX:
-        entry["resourcePrefix"] = prefix
-    return entry
 
 
 def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
@@ -332,10 +319,10 @@ def _devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
         rails = {each.name for each in spec.rails if each.resource == name}
         nics = [nic for host in spec.workers for nic in host.nics if nic.rail in rails]
         # 101e is the VF of several models: `pfNames` tell the rails apart.
-        devices = {nic.vf_device for nic in nics}
-        known = sorted(device for device in devices if device is not None)
+        known = sorted({nic.vf_device for nic in nics if nic.vf_device is not None})
         # A card with an unknown VF id is selected only by its name.
-        chosen: Body = {"devices": [*known]} if None not in devices else {}
+        is_known = all(nic.vf_device is not None for nic in nics)
+        chosen: Body = {"devices": [*known]} if is_known else {}
         yield name, {**chosen, "pfNames": [*sorted({nic.netdev for nic in nics})]}
 
 
@@ -479,13 +466,11 @@ def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]
     )
 
 
-def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
-    """The networks from which the operator makes attachments, with the names of their rails."""
-    return [(each[0].name, _network(spec, *each)) for each in rail_chains(spec)]
+def sriov_network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]) -> Body:
+    """A network from which the operator makes an attachment.
 
-
-def _network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]) -> Body:
-    """One network: the operator writes the first plugin from its fields, and adds the others."""
+    It writes the first plugin from the network's fields, and adds the others.
+    """
     main, *others = chain
     if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
         others.append({"type": "rdma"})

@@ -40,7 +40,7 @@ from components.pod_network.networks import (
     rail_chains,
     shared_plugin_config,
     shared_plugin_daemon_set,
-    sriov_networks,
+    sriov_network,
 )
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
@@ -124,20 +124,26 @@ def _groups(spec: ClusterSpec) -> tuple[_Group, ...]:
     cards without an interface.
     """
     mode = spec.pod_network.mode
-    config, plugin = _shared_plugin(spec) if mode == "rdma_shared" else _function_plugin(spec)
+    config, plugin = _device_plugin(spec, shared=mode == "rdma_shared")
     if way_of(spec) in {"host", "none"}:
         return config, plugin
     if mode == "host_device":
         return *_cni_check(spec), config, plugin, []
     policies = node_policies(spec) if mode == "sriov" and vfs_by_operator(spec) else []
     daemon_sets = [*_attachers(spec), *plugin, *policies]
-    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, _attachments(spec)
+    # The attachments take addresses from the pools.
+    pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
+    networks = [*pools, *link_pools(spec), *_networks(spec)]
+    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, networks
 
 
-def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
+def _device_plugin(spec: ClusterSpec, *, shared: bool) -> tuple[_Group, _Group]:
     """The device plugin, after its prerequisites; empty if an operator brings its own."""
-    if not installs(spec, "sriov_device_plugin"):
+    if not installs(spec, "shared_device_plugin" if shared else "sriov_device_plugin"):
         return [], []
+    if shared:
+        of_shared = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
+        return [(PLUGIN, of_shared)], [(PLUGIN, shared_plugin_daemon_set(spec))]
     config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
     foundation: _Group = [
         ("sriov-device-plugin", parts.make("account", name="sriov-device-plugin")),
@@ -147,13 +153,6 @@ def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
     image = spec.sources.images.sriov_device_plugin
     plugin = parts.program("sriov-device-plugin", image, cni_paths(spec), **words)
     return foundation, [("sriov-device-plugin", plugin)]
-
-
-def _shared_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
-    if not installs(spec, "shared_device_plugin"):
-        return [], []
-    config = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
-    return [(PLUGIN, config)], [(PLUGIN, shared_plugin_daemon_set(spec))]
 
 
 def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
@@ -221,17 +220,11 @@ def _attachers(spec: ClusterSpec) -> _Group:
     return attachers
 
 
-def _attachments(spec: ClusterSpec) -> _Group:
-    """The pools, and the attachments that take addresses from them."""
-    pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
-    return [*pools, *link_pools(spec), *_networks(spec)]
-
-
 def _networks(spec: ClusterSpec) -> _Group:
     """The attachments of jobs, unless the cluster has them; those of probes are always made."""
     ours = installs(spec, "attachments")
     if vfs_by_operator(spec):
-        return sriov_networks(spec)
+        return [(each[0].name, sriov_network(spec, *each)) for each in rail_chains(spec)]
     if spec.pod_network.mode == "sriov":
         return [
             (rail.name, make_attachment(spec, name, chain, rail.resource))

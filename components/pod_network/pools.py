@@ -20,9 +20,10 @@ from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.owners import draws_blocks
-from components.model.places import RailSubnet, is_flat, link_of, pod_links, subnet_of
+from components.model.places import is_flat, link_of, pod_links, subnet_of
 from components.pod_network.manifests import NAMESPACE, make
 from components.pod_network.rails import Kept, ib_rails, pools_of, rail_ports, written_exclusions
+from components.pod_network.rails import Pool as RailPool
 
 AnyRail: TypeAlias = Rail | IbRail
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
@@ -33,8 +34,6 @@ _SHARED: Final = 32
 _SPARE: Final = 2
 """Minimum size of a block as a multiple of the number of VFs: some addresses of a block are
 reserved, and ended pods release theirs only after the next pods have started."""
-_LINK: Final = 31
-"""Prefix length of the network of a routed port and the pod behind it (RFC 3021)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,6 @@ class Pool:
     """Hosts that take addresses from it."""
     needs: int
     """Addresses that a node needs free in its block: one for each VF, at least one."""
-
-    @property
-    def label(self) -> str:
-        """The label of its nodes."""
-        return f"{_LABELS}/{self.name}"
 
     def blocks(self) -> Iterator[tuple[IPv4Address, int]]:
         """First address of each block that the controller would give, and its number of pods.
@@ -123,38 +117,30 @@ def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
     for host in spec.workers:
         if _is_on(spec, host, rail):
             members.setdefault(_leaf_of(spec, host, rail), []).append(host)
-    if isinstance(rail, IbRail):
-        subnet = rail.subnet
-        assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
-        place = RailSubnet(rail.name, "", subnet, None)
-        yield _pool(spec, rail, place, written_exclusions(spec, rail.name), members.get("", []))
-        return
-    for part in pools_of(spec)[rail.name]:
-        place = RailSubnet(rail.name, part.leaf, part.network, part.gateway)
-        # The gateway has a separate field.
-        kept = tuple(each for each in part.kept if not each.first == each.last == part.gateway)
-        yield _pool(spec, rail, place, kept, members.get(part.leaf, []))
+    if isinstance(rail, Rail):
+        parts = pools_of(spec)[rail.name]
+    else:
+        assert rail.subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
+        kept = written_exclusions(spec, rail.name)
+        parts = (RailPool(rail.name, "", rail.subnet, None, kept, None, ()),)
+    for part in parts:
+        yield _pool(spec, rail, part, members.get(part.leaf, []))
 
 
-def _pool(
-    spec: ClusterSpec,
-    rail: AnyRail,
-    place: RailSubnet,
-    kept: tuple[Kept, ...],
-    members: Sequence[Host],
-) -> Pool:
+def _pool(spec: ClusterSpec, rail: AnyRail, part: RailPool, members: Sequence[Host]) -> Pool:
     vfs = max((_vfs(spec, host, rail) for host in members), default=0)
     default = 1 << (_SPARE * vfs - 1).bit_length() if vfs else _SHARED  # a power of two
-    others = [rail.subnet] if isinstance(rail, Rail) and place.leaf else []
+    others = [rail.subnet] if isinstance(rail, Rail) and part.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
-        name=pool_name(spec, rail, place.leaf),
+        name=pool_name(spec, rail, part.leaf),
         rail=rail.name,
-        leaf=place.leaf,
-        subnet=place.network,
-        gateway=place.gateway,
+        leaf=part.leaf,
+        subnet=part.network,
+        gateway=part.gateway,
         block=spec.pod_network.addresses_per_node or default,
-        kept=kept,
+        # The gateway has a separate field.
+        kept=tuple(each for each in part.kept if not each.first == each.last == part.gateway),
         routes=(*others, *routes),
         nodes=tuple(host.name for host in members),
         needs=max(vfs, 1),
@@ -184,20 +170,17 @@ def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
 
 def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
     """The IPPool of a rail, which is ready when the first node has its block."""
-    wanted: Body = {
-        "subnet": str(pool.subnet),
-        "perNodeBlockSize": pool.block,
-        "nodeSelector": _labelled(pool.label),
-    }
-    if pool.kept:
-        wanted["exclusions"] = [
-            {"startIP": str(kept.first), "endIP": str(kept.last)} for kept in pool.kept
-        ]
-    if pool.gateway is not None:
-        wanted["gateway"] = str(pool.gateway)
-    if pool.routes:
-        wanted["routes"] = [{"dst": str(to)} for to in pool.routes]
-    return _object(spec, "IPPool", pool.name, "startIP", wanted)
+    kept = [{"startIP": str(kept.first), "endIP": str(kept.last)} for kept in pool.kept]
+    return _object(
+        spec,
+        "ip-pool",
+        pool.name,
+        subnet=str(pool.subnet),
+        block=pool.block,
+        kept=kept or None,
+        gateway=pool.gateway and str(pool.gateway),
+        routes=[{"dst": str(to)} for to in pool.routes] or None,
+    )
 
 
 def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
@@ -213,25 +196,15 @@ def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
             network, port = link_of(links[host.name])
             own.append({"nodeName": host.node, "prefix": str(network), "gateway": str(port)})
         others = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
-        name = pool_name(spec, rail)
-        wanted: Body = {
-            "cidr": str(rail.subnet),
-            "perNodeNetworkPrefix": _LINK,
-            "gatewayIndex": 0,  # the controller refuses routes without one; each node's own wins
-            "nodeSelector": _labelled(f"{_LABELS}/{name}"),
-            "staticAllocations": own,
-            "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
-        }
-        found.append((rail.name, _object(spec, "CIDRPool", name, "prefix", wanted)))
+        routes = [{"dst": str(to)} for to in (rail.subnet, *others)]
+        name, subnet = pool_name(spec, rail), str(rail.subnet)
+        found.append(
+            (rail.name, _object(spec, "cidr-pool", name, subnet=subnet, own=own, routes=routes))
+        )
     return found
 
 
-def _labelled(label: str) -> JsonValue:
-    has_it: JsonValue = {"key": label, "operator": "In", "values": ["true"]}
-    return {"nodeSelectorTerms": [{"matchExpressions": [has_it]}]}
-
-
-def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -> Body:
-    """A pool, ready when the first node has its part; `given` is a key of that part."""
+def _object(spec: ClusterSpec, template: str, name: str, **words: object) -> Body:
+    """A pool, in the namespace of nv-ipam's controller, which looks for its pools only there."""
     namespace = NETWORK_NAMESPACE if spec.operators.network else NAMESPACE
-    return make("pool", kind=kind, name=name, namespace=namespace, given=given, spec=wanted)
+    return make(template, name=name, label=f"{_LABELS}/{name}", namespace=namespace, **words)

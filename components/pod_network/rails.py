@@ -29,12 +29,6 @@ def rail_ports(host: Host, rail: IbRail) -> tuple[HcaPf, ...]:
     return tuple(port for port in host.hca_sriov if port.rail == rail.name)
 
 
-def rail_resources(spec: ClusterSpec) -> Mapping[str, int]:
-    """One of each rail's resource, by resource name."""
-    prefix = spec.pod_network.resource_prefix
-    return {f"{prefix}/{rail.resource}": 1 for rail in ib_rails(spec)}
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Kept:
     """Reserved addresses, from the first to the last, both included."""
