@@ -21,7 +21,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
@@ -190,22 +190,18 @@ def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
             raise UnreachableError("no server has a kubeconfig")
         KubernetesCalls(kubeconfig).call("GET", "/version")
     except DeviceError as error:
-        raise DeviceError(_refusal(request, str(error))) from error
+        fix = (
+            f"`pulumi up -s {request.stack}` starts K3s again on each host that answers. If you "
+            "remove the whole site anyway, drop them: "
+            f"{DROP}=true pulumi destroy --refresh -s {request.stack}"
+        )
+        if request.cluster.kubeconfig_secret:
+            fix = "run destroy again when it answers: the objects would stay in that cluster"
+        raise DeviceError(
+            f"the API of cluster {request.cluster.name} does not answer, so its objects and charts "
+            f"cannot be deleted: {error}\n  result no device was changed.\n  fix    {fix}"
+        ) from error
     return "{}"
-
-
-def _refusal(request: LeaveRequest, why: str) -> str:
-    stack, name = request.stack, request.cluster.name
-    words = (
-        f"the API of cluster {name} does not answer, so its objects and charts cannot be deleted:"
-        f" {why}\n  result no device was changed.\n  fix    "
-    )
-    if request.cluster.kubeconfig_secret:
-        return words + "run destroy again when it answers: the objects would stay in that cluster"
-    return (
-        f"{words}`pulumi up -s {stack}` starts K3s again on each host that answers. If you remove "
-        f"the whole site anyway, drop them: {DROP}=true pulumi destroy --refresh -s {stack}"
-    )
 
 
 Part = Mapping[str, Any]
@@ -371,11 +367,9 @@ def _without_proxy(host: str) -> bool:
     if proxy_bypass(host) or "*" in entries:
         return True
     for entry in entries:
-        try:
+        with suppress(ValueError):  # a name, not an address
             if ip_address(host) in ip_network(entry, strict=False):
                 return True
-        except ValueError:  # a name, not an address
-            continue
     return False
 
 

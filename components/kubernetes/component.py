@@ -13,12 +13,7 @@ from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.manifest import login_value
 from components.kubernetes.objects import ClusterAccess
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
-from components.kubernetes.planes.base import (
-    REMOVAL_SUFFIX,
-    KubernetesPlan,
-    Playbooks,
-    secret_again,
-)
+from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_again
 from components.kubernetes.planes.k3s import CLUSTER_FOUND
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import HostsReady, gate
@@ -78,7 +73,7 @@ class Cluster(pulumi.ComponentResource):
         for each in plan.chain_of(step):
             opts = pulumi.ResourceOptions(parent=self, depends_on=after)
             done = host_step(shared, secret_again(each, remote.note(step.name)), opts)
-            if each == plan.beside(step, REMOVAL_SUFFIX):
+            if each == plan.removal_of(step):
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]
         return after[0]

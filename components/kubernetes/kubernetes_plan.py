@@ -11,7 +11,7 @@ from components.kubernetes.kubespray.wanted import (
     Request,
     Source,
     Wanted,
-    cluster_settings,
+    owned_settings,
 )
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
@@ -72,7 +72,7 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         pin=tree.pin,
         version=plane.version,
         nodes=nodes,
-        settings=cluster_settings(spec),
+        settings={**plane.extra_vars, **owned_settings(spec)},
         order=tuple(host.node for host in spec.servers),
     )
     return Request(

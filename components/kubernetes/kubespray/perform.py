@@ -26,21 +26,21 @@ from pydantic import JsonValue
 from components.core.errors import DeviceError
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.state import (
+    FOLDER,
+    UPGRADE,
     Cluster,
     Decision,
     Keeper,
     PlaybookRun,
     State,
+    UnderWay,
     after,
     allow_even,
     begin,
     decide,
     end,
-    facts_run,
-    go_on,
     inventory_digest,
-    keeper_of,
-    limit_upgrade,
+    list_names,
     over,
     presumed,
     refuse_lost,
@@ -78,8 +78,7 @@ def decide_on(state: State, request: Request) -> Decision:
     if turn := refuse_turn(there, state.under_way, wanted):
         return Decision(refused=(turn,))
     found = decide(presumed(there, state.under_way, wanted), wanted)
-    limits = (request.max_unavailable, request.drain_deadline_s)
-    runs = tuple(limit_upgrade(go_on(run, state.under_way), *limits) for run in found.runs)
+    runs = tuple(_limited(run, state.under_way, request) for run in found.runs)
     draining = [run for run in runs if run.drains]
     if draining and request.disruption == "deny":
         refused = tuple(
@@ -91,27 +90,39 @@ def decide_on(state: State, request: Request) -> Decision:
     return Decision(runs, found.refused)
 
 
+def _limited(run: PlaybookRun, under_way: UnderWay | None, request: Request) -> PlaybookRun:
+    """Apply the site's disruption policy to a run, and let it finish a killed upgrade.
+
+    kubespray does not uncordon a node that was cordoned before the run (`upgrade/pre-upgrade`), so
+    it would leave the nodes that the killed upgrade drained out of service for good.
+    """
+    own: dict[str, JsonValue] = {**run.variables}
+    if run.playbook == UPGRADE and under_way is not None and under_way.upgrading:
+        own["upgrade_node_always_cordon"] = True
+    if run.drains:
+        own["drain_timeout"] = f"{request.drain_deadline_s}s"
+    if run.drains and run.playbook == UPGRADE:
+        own["serial"] = request.max_unavailable
+    return replace(run, variables=own)
+
+
 def edited_inventory(keeper: Keeper, state: State) -> str:
     """Why the last run's inventory must not be overwritten; empty if it may be."""
     edited = " ".join(str(path) for path in keeper.edited(state.inventory))
     if not edited:
         return ""
-    return (
-        f"{edited}: changed since Railyard wrote it; a run would use or overwrite the change.\n"
-        f"  state  {how_far(state)}\n"
-        f"  fix    put the settings to keep into kubernetes.extra_vars\n"
-        f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
-    )
-
-
-def how_far(state: State) -> str:
-    """Describe the cluster after the last playbook that ended well, and any unfinished one."""
     there, begun = state.there, state.under_way
     words = "no playbook ended well yet"
     if there is not None:
         nodes = ", ".join(sorted(there.wanted.nodes))
         words = f"Kubernetes {there.wanted.version} by {there.wanted.release} on {nodes}"
-    return f"{words}; in the middle: {begun.words}" if begun else words
+    words += f"; in the middle: {begun.words}" if begun else ""
+    return (
+        f"{edited}: changed since Railyard wrote it; a run would use or overwrite the change.\n"
+        f"  state  {words}\n"
+        f"  fix    put the settings to keep into kubernetes.extra_vars\n"
+        f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
+    )
 
 
 CLOSE_DEADLINE_S: Final = 10.0
@@ -194,12 +205,8 @@ class Player:
             _close_connections(secrets / "cp")
 
     def _command(self, program: str, secrets: Path) -> list[str]:
-        words = [
-            str(self.environment / "bin" / program),
-            "-i",
-            str(self.keeper.inventory.absolute()),
-        ]
-        return [*words, "-e", f"@{secrets / 'variables.json'}"]
+        path, inventory = self.environment / "bin" / program, self.keeper.inventory.absolute()
+        return [str(path), "-i", str(inventory), "-e", f"@{secrets / 'variables.json'}"]
 
     def _environ(self, secrets: Path) -> dict[str, str]:
         """Override the tree's ansible.cfg, which checks no host key and caches facts in /tmp."""
@@ -229,9 +236,8 @@ class Player:
         with self.keeper.log.open("rb") as log:
             log.seek(begin)
             lines = log.read().decode(errors="replace").splitlines()
-        worst = [line for line in lines if line.startswith(_WORST)] or [
-            line for line in lines if line.strip()
-        ]
+        worst = [line for line in lines if line.startswith(_WORST)]
+        worst = worst or [line for line in lines if line.strip()]
         said = "\n".join(f"  said   {line[:_SAID_CHARACTERS]}" for line in worst[-_SAID_LINES:])
         return (
             f"kubespray's {run.words}: ended with status {status}\n{said}\n"
@@ -335,10 +341,10 @@ class Performance:
         }
 
     def _player(self) -> Player:
-        wanted = self.request.wanted
-        tree, digest = bring_tree(self.request.source, wanted.release, wanted.pin, wanted.version)
+        request, wanted = self.request, self.request.wanted
+        tree, digest = bring_tree(request.source, wanted.release, wanted.pin, wanted.version)
         self.state = replace(self.state, tree=digest)
-        environment = make_environment(self.request.requirements, self.request.python)
+        environment = make_environment(request.requirements, request.python)
         return Player(tree.absolute(), environment, self.keeper, self.lock)
 
     def _parts(self, player: Player, run: PlaybookRun, target: Cluster) -> tuple[PlaybookRun, ...]:
@@ -362,7 +368,8 @@ class Performance:
         self.state = replace(self.state, there=there, under_way=begin(run, target, before))
         self._write(cluster)
         if unknown := player.unknown(run, cluster.wanted.nodes):
-            self._play(player, facts_run(unknown), cluster)
+            why = f"reads the facts of {list_names(unknown)}, which are not here"
+            self._play(player, PlaybookRun("playbooks/facts.yml", why), cluster)
         self._play(player, run, cluster)
         ended = after(there.wanted if there else None, run, target.wanted)
         ways = over(there, target).endpoints if there else target.endpoints
@@ -426,7 +433,7 @@ class Performance:
 @contextmanager
 def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance]:
     request = parse_request(text)
-    keeper = keeper_of(request.stack)
+    keeper = Keeper(FOLDER / request.stack)
     keeper.folder.mkdir(parents=True, exist_ok=True)
     with (keeper.folder / "lock").open("a") as lock:
         try:
@@ -445,17 +452,13 @@ def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance
 def run_kubespray(text: str, environ: Mapping[str, str]) -> str:
     """Perform the request on stdin; the evidence is indented JSON."""
     with _performance(text, environ) as performance:
-        return _show(performance.perform())
+        return json.dumps(performance.perform(), indent=2, sort_keys=True) + "\n"
 
 
 def run_kubespray_reset(text: str, environ: Mapping[str, str]) -> str:
     """Delete the cluster of the request on stdin."""
     with _performance(text, environ) as performance:
-        return _show(performance.reset())
-
-
-def _show(evidence: Mapping[str, object]) -> str:
-    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
+        return json.dumps(performance.reset(), indent=2, sort_keys=True) + "\n"
 
 
 def kubespray_changes(
@@ -468,7 +471,7 @@ def kubespray_changes(
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()
     request = parse_request(kubernetes.playbooks.step.desired)
-    keeper = keeper_of(request.stack)
+    keeper = Keeper(FOLDER / request.stack)
     state = keeper.load(recorded)
     decision = decide_on(state, request)
     edited = edited_inventory(keeper, state)

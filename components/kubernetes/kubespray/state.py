@@ -78,8 +78,7 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
     """Decide which runs bring the current cluster to the wanted one."""
     if there is None:
         return Decision((PlaybookRun("cluster.yml", f"installs Kubernetes {wanted.version}"),))
-    refused = (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted))
-    if refused:
+    if refused := (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted)):
         return Decision(refused=refused)
     return Decision(tuple(_runs(there, wanted)))
 
@@ -106,7 +105,7 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
     if not lost:
         return (run,)
     clean = {"node": ",".join(lost), "reset_nodes": False, "allow_ungraceful_removal": True}
-    why = f"takes {_list(lost)} out and cleans nothing there, as no answer comes"
+    why = f"takes {list_names(lost)} out and cleans nothing there, as no answer comes"
     parts = [replace(run, why=why, variables={**run.variables, **clean})]
     if others := [name for name in removed_by(run) if name not in silent]:
         parts.append(_removal(others, run.variables))
@@ -124,8 +123,8 @@ def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
     if 2 * len(lost) < len(servers):
         return ""
     return (
-        f"{_list(lost)} of the {len(servers)} members of etcd do not answer, and the others are "
-        "too few for a majority: no member can leave, and the API cannot store anything.\n"
+        f"{list_names(lost)} of the {len(servers)} members of etcd do not answer, and the others "
+        "are too few for a majority: no member can leave, and the API cannot store anything.\n"
         "  fix    bring one of them back; if they are lost, kubespray's documentation, "
         "operations/recover-control-plane.md, says how you recover the others yourself"
     )
@@ -134,7 +133,7 @@ def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
 def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
     return PlaybookRun(
         REMOVAL,
-        f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
+        f"drains {list_names(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
         variables={**more, "node": ",".join(sorted(gone))},
         on="there",
         drains=True,
@@ -152,41 +151,22 @@ def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
     return replace(run, variables={**run.variables, "ignore_assert_errors": True})
 
 
-def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
-    """The run that reads facts of the other nodes before a limited run, if none are cached."""
-    why = f"reads the facts of {_list(unknown)}, which are not here"
-    return PlaybookRun("playbooks/facts.yml", why)
-
-
-def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> PlaybookRun:
-    """Apply the site's disruption policy to a run: workers at once, and time for a drain."""
-    if not run.drains:
-        return run
-    own: dict[str, JsonValue] = {**run.variables, "drain_timeout": f"{drain_s}s"}
-    if run.playbook == UPGRADE:
-        own["serial"] = max_unavailable
-    return replace(run, variables=own)
-
-
 def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
     gone = [name for name in there.nodes if name not in wanted.nodes]
     new = [name for name in wanted.nodes if name not in there.nodes]
     if gone:
         yield _removal(gone, _CLEANING)
     servers = [name for name in new if wanted.nodes[name].role == "control_plane"]
-    changed = [
-        key
-        for key in sorted({*there.settings, *wanted.settings})
-        if there.settings.get(key) != wanted.settings.get(key)
-    ]
+    old, asked = there.settings, wanted.settings
+    changed = [key for key in sorted({*old, *asked}) if old.get(key) != asked.get(key)]
     if there.version != wanted.version:
         yield _upgrade(f"brings Kubernetes from {there.version} to {wanted.version}")
     elif there.pin != wanted.pin:
         yield _upgrade(f"brings the cluster from kubespray {there.release} to {wanted.release}")
     elif servers or changed or there.order != wanted.order:
         more = _MANY_MEMBERS if len(servers) > 1 else {}
-        words = [f"adds {_list(servers)} to the control plane"] if servers else []
-        words += [f"applies {_list(changed)} on every node"] if changed else []
+        words = [f"adds {list_names(servers)} to the control plane"] if servers else []
+        words += [f"applies {list_names(changed)} on every node"] if changed else []
         why = " and ".join(words) or "tells every node the present control plane"
         yield PlaybookRun("cluster.yml", why, variables=more)
         if there.order != wanted.order:
@@ -197,7 +177,7 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
             yield PlaybookRun(UPGRADE, why, wanted.of_role("control_plane"))
         return  # the first run adds the new workers too
     if workers := tuple(sorted(new)):
-        yield PlaybookRun("scale.yml", f"adds {_list(workers)}", workers)
+        yield PlaybookRun("scale.yml", f"adds {list_names(workers)}", workers)
 
 
 def _upgrade(why: str) -> PlaybookRun:
@@ -226,8 +206,8 @@ def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
     new_nodes = sorted({*wanted.nodes} - {*there.nodes})
     if moved and new_nodes:
         yield (
-            f"{_list(new_nodes)} would join while the release changes: an upgrade handles only "
-            "nodes in the cluster.\n"
+            f"{list_names(new_nodes)} would join while the release changes: an upgrade handles "
+            "only nodes in the cluster.\n"
             "  fix    add the nodes with one update and change the release with another"
         )
     if there.release == wanted.release and there.pin != wanted.pin:
@@ -242,9 +222,9 @@ def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
     """Refuse a new role or address of a node, and another first control-plane node."""
     for name in sorted({*there.nodes} & {*wanted.nodes}):
         old, new = there.nodes[name], wanted.nodes[name]
+        same = old.role == new.role
+        was, what = (each.address if same else f"a {each.role}" for each in (old, new))
         if old != new:
-            what = f"a {new.role}" if old.role != new.role else new.address
-            was = f"a {old.role}" if old.role != new.role else old.address
             yield (
                 f"the node {name} is {was} and would be {what}.\n"
                 "  fix    take it out with one update, and add it again with another"
@@ -258,8 +238,8 @@ def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
         )
     elif list(wanted.order[: len(kept)]) != kept:
         yield (
-            f"the control plane would be {_list(wanted.order)}, and is {_list(there.order)}: new"
-            " ones come at the end.\n"
+            f"the control plane would be {list_names(wanted.order)}, and is "
+            f"{list_names(there.order)}: new ones come at the end.\n"
             "  fix    write the hosts in that order"
         )
 
@@ -269,7 +249,8 @@ def _parts(version: str) -> tuple[int, int, int]:
     return int(major), int(minor), int(patch)
 
 
-def _list(names: list[str] | tuple[str, ...]) -> str:
+def list_names(names: list[str] | tuple[str, ...]) -> str:
+    """Names in a sentence: `a, b and c`."""
     if len(names) == 1:
         return names[0]
     return f"{', '.join(names[:-1])} and {names[-1]}"
@@ -313,17 +294,6 @@ def end(run: PlaybookRun, target: Cluster, before: UnderWay | None) -> UnderWay 
     return replace(before, cluster=target)
 
 
-def go_on(run: PlaybookRun, under_way: UnderWay | None) -> PlaybookRun:
-    """The same run after a killed upgrade: it uncordons every node.
-
-    kubespray does not uncordon a node that was cordoned before the run (`upgrade/pre-upgrade`), so
-    it would leave the nodes that the killed upgrade drained out of service for good.
-    """
-    if run.playbook != UPGRADE or under_way is None or not under_way.upgrading:
-        return run
-    return replace(run, variables={**run.variables, "upgrade_node_always_cordon": True})
-
-
 def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
     """The cluster after one of several playbooks."""
     if there is None or run.playbook == "scale.yml":
@@ -354,10 +324,9 @@ def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -
         if name in target.nodes or name not in wanted.nodes
     }
     nodes |= {name: node for name, node in target.nodes.items() if name not in wanted.nodes}
-    begun: dict[str, JsonValue] = {}
-    if under_way.playbook in {"cluster.yml", UPGRADE}:
-        asked, had = wanted.settings, target.settings
-        begun = {key: value for key, value in had.items() if asked.get(key) != value}
+    begins = under_way.playbook in {"cluster.yml", UPGRADE}
+    had, asked = target.settings if begins else dict[str, JsonValue](), wanted.settings
+    begun = {key: value for key, value in had.items() if asked.get(key) != value}
     return replace(there, nodes=nodes, settings={**there.settings, **begun})
 
 
@@ -366,7 +335,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
     if under_way is None:
         return ""
     target = under_way.cluster.wanted
-    same_release = _same_release(target, wanted)
+    same_release = target.made_by == wanted.made_by
     if there is None:
         lost = sorted({*target.nodes} - {*wanted.nodes})
         if lost or not same_release:
@@ -376,7 +345,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
                 f"  fix    restore the former values in the file ({target.version},"
                 f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
             )
-    elif under_way.upgrading and not same_release and not _same_release(there, target):
+    elif under_way.upgrading and not same_release and there.made_by != target.made_by:
         return (
             f"an upgrade to {target.version} with kubespray {target.release} ended in the middle,"
             " and some nodes have it.\n"
@@ -384,10 +353,6 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
             " it is through"
         )
     return ""
-
-
-def _same_release(one: Wanted, other: Wanted) -> bool:
-    return (one.version, one.pin) == (other.version, other.pin)
 
 
 FOLDER: Final = Path(".railyard") / "kubespray"
@@ -494,8 +459,3 @@ class Keeper:
 def inventory_digest(name: str, content: bytes) -> str:
     """The checksum of one file of the inventory and its relative path."""
     return hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
-
-
-def keeper_of(stack: str) -> Keeper:
-    """The folder of a stack."""
-    return Keeper(FOLDER / stack)

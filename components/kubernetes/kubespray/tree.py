@@ -169,26 +169,15 @@ def _demand_version(tree: Path, release: str, version: str) -> None:
 INSTALL_DEADLINE_S: Final = 1800.0
 _STAMP: Final = "railyard-installed"
 _LAST_LINES: Final = 6
-_HINTS: Final = (
-    (
-        "No matching distribution",
-        (
-            "these wheels are of another Python, or the package index does not have them: set"
-            " kubernetes.python to one that this kubespray takes, or make the file for this one"
-        ),
-    ),
-    (
-        "requires a different Python",
-        (
-            "set kubernetes.python to a Python that this kubespray takes, or make the file for this"
-            " one"
-        ),
-    ),
-    (
-        "DO NOT MATCH THE HASHES",
-        ("the index served another file than the pinned one: find out why before you pin it again"),
-    ),
-)
+_HINTS: Final = {
+    "No matching distribution": "these wheels are of another Python, or the package index does not "
+    "have them: set kubernetes.python to one that this kubespray takes, or make the file for this "
+    "one",
+    "requires a different Python": "set kubernetes.python to a Python that this kubespray takes, "
+    "or make the file for this one",
+    "DO NOT MATCH THE HASHES": "the index served another file than the pinned one: find out why "
+    "before you pin it again",
+}
 """Words in pip's error, and the remedy."""
 
 
@@ -209,9 +198,8 @@ def make_environment(requirements: str, python: str) -> Path:
             " Nothing was run.\n"
             "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
         )
-    version = _python(
-        [python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}"
-    )
+    ask = [python, "-c", "import sys; print(sys.version)"]
+    version = _python(ask, f"kubernetes.python: {python}")
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
     folder = cache_folder() / "environments" / digest[:32]
     if (folder / _STAMP).exists():
@@ -253,6 +241,6 @@ def _run(
 def refusal_of_pip(what: str, stderr: str, stdout: str = "") -> str:
     """The last error of pip, and the remedy."""
     said = (stderr.strip() or stdout.strip()).splitlines()[-_LAST_LINES:]
-    hint = next((hint for words, hint in _HINTS if words in stderr), "")
+    hint = next((hint for words, hint in _HINTS.items() if words in stderr), "")
     fix = f"\n  fix    {hint}" if hint else ""
     return "\n  ".join((f"{what}: no playbook was run", *said)) + fix

@@ -14,7 +14,6 @@ from typing import Final, Literal
 import yaml
 from pydantic import JsonValue, TypeAdapter
 
-from components.core.errors import Bug
 from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
 from components.kubernetes.planes.node_files import kubelet_fields, mirrors_of
@@ -52,6 +51,11 @@ class Wanted:
     """Variables of all nodes, without the version."""
     order: tuple[str, ...]
     """The names of the control plane: the first node began the cluster."""
+
+    @property
+    def made_by(self) -> tuple[str, str]:
+        """The release of Kubernetes, and the tree that installs it."""
+        return self.version, self.pin
 
     def of_role(self, role: Role) -> tuple[str, ...]:
         """The names of the nodes of a role: the control plane in its order, others by name.
@@ -122,26 +126,13 @@ _KUBELET_FIGHTS: Final = frozenset(
 validation)."""
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
-    | {
-        "skip_confirmation",
-        "reset_confirmation",
-        "reset_restart_network",
-        "reset_nodes",
-        "drain_nodes",
-    }
-    | {"upgrade_node_always_cordon", "ansible_host", "ansible_user"}
+    | {"skip_confirmation", "reset_confirmation", "reset_restart_network", "reset_nodes"}
+    | {"drain_nodes", "upgrade_node_always_cordon", "ansible_host", "ansible_user"}
     | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
     | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
 )
 """Variables that Railyard sets for a node or for one run, or that would disable its checks."""
 OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
-
-
-def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """The variables of all nodes without the version, the file's `extra_vars` included."""
-    if spec.kubespray is None:
-        raise Bug("the variables of kubespray are asked for on a site without it")
-    return {**spec.kubespray.extra_vars, **owned_settings(spec)}
 
 
 def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
@@ -175,9 +166,8 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
         settings["nri_enabled"] = True  # the operator's toolkit is a plugin of NRI
     if mirrors := mirrors_of(spec):
         settings["containerd_registries_mirrors"] = [_mirror(*each) for each in mirrors]
-    if proxy := proxy_settings(
-        spec
-    ):  # kubespray adds the nodes to `no_proxy`, Railyard the networks
+    # kubespray adds the nodes to `no_proxy`, Railyard the networks.
+    if proxy := proxy_settings(spec):
         settings |= {key: proxy[key] for key in ("http_proxy", "https_proxy")}
         settings["additional_no_proxy"] = proxy["no_proxy"]
     return settings
@@ -235,14 +225,12 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
     groups = {"kube_control_plane": servers, "etcd": servers, "kube_node": wanted.of_role("worker")}
-    hosts: dict[str, JsonValue] = {
-        name: _variables(wanted, name, endpoints[name]) for name in names
-    }
-    children: dict[str, JsonValue] = {
-        group: {"hosts": dict[str, JsonValue]({name: {} for name in members})}
+    hosts = {name: _variables(wanted, name, endpoints[name]) for name in names}
+    children = {
+        group: {"hosts": {name: dict[str, str]() for name in members}}
         for group, members in groups.items()
     }
-    inventory: dict[str, JsonValue] = {"all": {"hosts": hosts, "children": children}}
+    inventory = {"all": {"hosts": hosts, "children": children}}
     version = wanted.version
     if tuple(map(int, wanted.release.removeprefix("v").split(".")[:2])) >= _WITHOUT_V:
         version = version.removeprefix("v")
@@ -298,6 +286,6 @@ def render_known_hosts(ends: Iterable[Endpoint]) -> str:
     return "".join(f"{name} {key}\n" for name, key in sorted(known.items()))
 
 
-def _render(value: Mapping[str, JsonValue]) -> str:
+def _render(value: Mapping[str, object]) -> str:
     # Not sorted: the first node of a group began the cluster, and new nodes follow it.
     return _HEAD + yaml.safe_dump(dict(value), sort_keys=False, width=1000)

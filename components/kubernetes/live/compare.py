@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -17,9 +18,10 @@ from components.kubernetes.manifest import Body
 
 _FORM: Final = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)([eE][+-]?\d+|[a-zA-Z]*)")
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
-_EXA: Final = {"E": 18}
-"""Separate, because `1E` is an exa and `1E3` an exponent."""
+_DECIMAL: Final = {
+    "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18
+}  # fmt: skip
+"""`1E` is an exa, and `1E3` an exponent."""
 _MAPS: Final = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead"})
 _FIELDS: Final = frozenset({"sizeLimit", "storage", "divisor"})
 
@@ -40,9 +42,8 @@ def amount_of(value: JsonValue) -> Fraction | None:
     number, suffix = Fraction(found[1]), found[2]
     if suffix in _BINARY:
         return number * 1024 ** (_BINARY.index(suffix) + 1)
-    if suffix[:1] in {"e", "E"} and suffix[1:]:
-        return number * Fraction(10) ** int(suffix[1:])
-    power = {**_DECIMAL, **_EXA}.get(suffix)
+    is_exponent = suffix[:1] in {"e", "E"} and suffix[1:]
+    power = int(suffix[1:]) if is_exponent else _DECIMAL.get(suffix)
     return None if power is None else number * Fraction(10) ** power
 
 
@@ -113,28 +114,23 @@ def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
 
 
 def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
-    yield from _metadata(_map(want.get("metadata")), _map(live.get("metadata")))
+    metadata, found = _map(want.get("metadata")), _map(live.get("metadata"))
+    for key in ("labels", "annotations"):
+        given = _map(metadata.get(key))
+        ours = {name: value for name, value in given.items() if not name.startswith(_OF_PROVIDER)}
+        yield from _walk(ours, found.get(key) or {}, ("metadata", key))
     # The cluster writes the rules of an aggregated role.
     skipped = _SKIPPED | {"rules"} if "aggregationRule" in want else _SKIPPED
     secret = want.get("kind") == "Secret"
     for key, value in want.items():
         if key in skipped:
             continue
-        found = _walk(value, live.get(key), (key,))
-        yield from _hidden(found) if secret and key == "data" else found
+        drifts = _walk(value, live.get(key), (key,))
+        yield from _hidden(drifts) if secret and key == "data" else drifts
     if want.get("kind") == "ConfigMap":
         yield from _beside(_map(want.get("data")), _map(live.get("data")), ("data",))
     if _map(live.get("spec")).get("paused") and not _map(want.get("spec")).get("paused"):
         yield FieldDrift("spec.paused", "true", ABSENT, ours=False)
-
-
-def _metadata(want: Mapping[str, JsonValue], live: Mapping[str, JsonValue]) -> Iterator[FieldDrift]:
-    for key in ("labels", "annotations"):
-        given = _map(want.get(key))
-        ours: JsonValue = {
-            name: value for name, value in given.items() if not name.startswith(_OF_PROVIDER)
-        }
-        yield from _walk(ours, live.get(key) or {}, ("metadata", key))
 
 
 def _hidden(found: Iterator[FieldDrift]) -> Iterator[FieldDrift]:
@@ -161,11 +157,13 @@ def _walk_map(
 ) -> Iterator[FieldDrift]:
     for key, value in want.items():
         yield from _walk(value, live.get(key), (*path, key))
-    if isinstance(want.get("containers"), list):
+    is_pod = isinstance(want.get("containers"), list)
+    if is_pod:
         yield from _steered(want, live, path)
-        yield from _added_lists(want, live, path)
-    elif path[-1].endswith("]") and isinstance(want.get("image"), str):
-        yield from _added_lists(want, live, path)
+    if is_pod or (path[-1].endswith("]") and isinstance(want.get("image"), str)):
+        # Lists that only the live object has, such as `env` in a container without variables.
+        for key in _TELLING & (live.keys() - want.keys()):
+            yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
 
 
 def _steered(
@@ -177,14 +175,6 @@ def _steered(
             yield from _beside(_map(want.get(key)), _map(live[key]), (*path, key))
         elif key not in want and live[key]:
             yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT, ours=False)
-
-
-def _added_lists(
-    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
-) -> Iterator[FieldDrift]:
-    """Lists that only the live object has, such as `env` in a container without variables."""
-    for key in _TELLING & (live.keys() - want.keys()):
-        yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
 
 
 def _beside(
@@ -241,11 +231,15 @@ def _walk_text(want: str, live: str, path: Path) -> Iterator[FieldDrift]:
     """Compare two texts: by fields if both are JSON, else by the first line that differs."""
     if _same(want, live, path):
         return
-    documents = _document(want), _document(live)
-    if documents[0] is not None and documents[1] is not None:
-        yield from _exactly(documents[0], documents[1], path)
+    ours, theirs = _document(want), _document(live)
+    if ours is not None and theirs is not None:
+        yield from _exactly(ours, theirs, path)
     elif "\n" in want.strip() or "\n" in live.strip():
-        yield _first_line(want.splitlines(), live.splitlines(), path)
+        actual, wanted = ([_shown(line) for line in text.splitlines()] for text in (live, want))
+        pairs = enumerate(zip_longest(actual, wanted, fillvalue=ABSENT), 1)
+        most = max(len(actual), len(wanted))
+        number, pair = next((each for each in pairs if each[1][0] != each[1][1]), (most, ("", "")))
+        yield FieldDrift(f"{_spell(path)} line {number}", *pair)
     else:
         yield FieldDrift(_spell(path), _shown(live), _shown(want))
 
@@ -274,19 +268,6 @@ def _exactly(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrif
             yield from _exactly(item, other, (*path, f"[{number}]"))
     elif want != live or isinstance(want, bool) != isinstance(live, bool):
         yield FieldDrift(_spell(path), _shown(live), _shown(want))
-
-
-def _first_line(want: list[str], live: list[str], path: Path) -> FieldDrift:
-    most = max(len(want), len(live))
-    lines = ((_line(live, number), _line(want, number)) for number in range(most))
-    number, (actual, wanted) = next(
-        (pair for pair in enumerate(lines, 1) if pair[1][0] != pair[1][1]), (most, ("", ""))
-    )
-    return FieldDrift(f"{_spell(path)} line {number}", actual, wanted)
-
-
-def _line(lines: list[str], number: int) -> str:
-    return _shown(lines[number]) if number < len(lines) else ABSENT
 
 
 def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from components.core.difference import ABSENT
 from components.core.errors import RailyardError
@@ -179,13 +179,16 @@ class ClusterDrift:
 def judge_look(look: ClusterLook) -> ClusterDrift:
     """Compare everything that was read with the applied objects."""
     objects = [*_drifts(look.live, "")]
+    undeployed: dict[str, str] = {}
     for ref, found in look.releases.items():
-        objects += _release_drift(ref, found)
-    undeployed = {
-        ref.name: found.release.status
-        for ref, found in look.releases.items()
-        if found.release is not None and found.release.status != DEPLOYED
-    }
+        if found.release is None:
+            gone = FieldDrift("", ABSENT, _INSTALL, ours=False)
+            objects.append(ObjectDrift(_name(ref), (gone,)))
+            continue
+        if (status := found.release.status) != DEPLOYED:
+            undeployed[ref.name] = status
+            objects.append(ObjectDrift(_name(ref), (FieldDrift("status", status, DEPLOYED),)))
+        objects += _drifts(found.live, ref.name)
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
     troubles = (
         trouble.words(name)
@@ -204,23 +207,16 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
     )
 
 
+def _name(ref: ReleaseRef) -> str:
+    return f"Helm release {ref.namespace}/{ref.name}"
+
+
 def _drifts(live: Live, release: str) -> Iterator[ObjectDrift]:
     for key, want, found in live.objects:
         if fields := compare_object(want, found):
             yield ObjectDrift(str(key), fields, release)
 
 
-def _release_drift(ref: ReleaseRef, look: ReleaseLook) -> Iterator[ObjectDrift]:
-    name = f"Helm release {ref.namespace}/{ref.name}"
-    if look.release is None:
-        yield ObjectDrift(name, (FieldDrift("", ABSENT, _INSTALL, ours=False),))
-        return
-    if look.release.status != DEPLOYED:
-        yield ObjectDrift(name, (FieldDrift("status", look.release.status, DEPLOYED),))
-    yield from _drifts(look.live, ref.name)
-
-
-_NODES: Final = "/api/v1/nodes"
 _BESIDE: Final = {
     "networking.k8s.io/v1": ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies"),
     "v1": ("ResourceQuota", "/api/v1", "resourcequotas"),
@@ -249,12 +245,12 @@ def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
     reader = Reader(calls)
     live = reader.read(asked.objects)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
-    nodes = reader.list(_NODES) if asked.nodes else []
+    nodes = reader.list("/api/v1/nodes") if asked.nodes else []
     return ClusterLook(
         asked=asked,
         live=live,
         releases=releases,
-        nodes={str(cast("Body", node["metadata"])["name"]): node for node in nodes},
+        nodes={name_of(node): node for node in nodes},
         beside=tuple(_beside(reader, asked)),
     )
 
@@ -277,7 +273,7 @@ def _beside(reader: Reader, asked: Asked) -> Iterator[Key]:
     for path, bodies in reader.each(reader.list, sorted(paths)).items():
         version, kind, namespace = paths[path]
         for body in bodies:
-            yield Key(version, kind, namespace, str(cast("Body", body["metadata"])["name"]))
+            yield Key(version, kind, namespace, name_of(body))
 
 
 def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
@@ -293,23 +289,24 @@ POLL_S: Final = 5.0
 _SHOWN: Final = 5
 """The number of absent objects to name; further ones are only counted."""
 _OF_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
-_WORKLOADS: Final = ("daemonsets", "deployments")
 
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     """Find everything not ready: objects, Helm releases, and the workloads of operators."""
     reader = Reader(calls)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
-    objects = [*reader.read(asked.objects).objects]
-    for each in releases.values():
-        objects += each.live.objects
+    lives = (reader.read(asked.objects), *(each.live for each in releases.values()))
+    objects = [each for live in lives for each in live.objects]
     there = {str(key): live for key, _, live in objects if live is not None}
     found: list[NotReady] = []
     if names := [str(key) for key, _, live in objects if live is None]:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         absent = f"not there: {', '.join(names[:_SHOWN])}{more}"
         found.append(NotReady(counted(len(names), "object"), absent))
-    found += [each for ref, look in releases.items() for each in _release_not_ready(ref, look)]
+    for ref, look in releases.items():
+        state = "not there" if look.release is None else f"its status is {look.release.status}"
+        if look.release is None or look.release.status != DEPLOYED:
+            found.append(NotReady(_name(ref), state))
     for name, live in there.items():
         found += _object(reader, name, live)
     if any(live.get("kind") in _OF_POLICIES for live in there.values()):
@@ -330,14 +327,6 @@ def await_ready(
     return found
 
 
-def _release_not_ready(ref: ReleaseRef, look: ReleaseLook) -> Iterator[NotReady]:
-    name = f"Helm release {ref.namespace}/{ref.name}"
-    if look.release is None:
-        yield NotReady(name, "not there")
-    elif look.release.status != DEPLOYED:
-        yield NotReady(name, f"its status is {look.release.status}")
-
-
 def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
     if held := _held(live):
         yield NotReady(name, held)
@@ -350,8 +339,7 @@ def _held(live: Body) -> str:
     metadata = map_at(live, "metadata")
     if metadata.get("deletionTimestamp") is None:
         return ""
-    held = cast("list[str]", metadata.get("finalizers") or [])
-    finalizers = ", ".join(held)
+    finalizers = ", ".join(metadata.get("finalizers") or [])
     conditions = {each.get("type"): each for each in list_at(live, "status", "conditions")}
     left = conditions.get("Terminating", {}).get("message")
     words = f"is being deleted, and held by {finalizers or 'what is in it'}"
@@ -361,8 +349,8 @@ def _held(live: Body) -> str:
 def _operands(reader: Reader, asked: Asked, there: Mapping[str, Body]) -> Iterator[NotReady]:
     """The workloads that an operator started for its policy; no plan lists them."""
     for namespace in sorted({ref.namespace for ref in asked.releases}):
-        for plural in _WORKLOADS:
-            kind = "DaemonSet" if plural == "daemonsets" else "Deployment"
+        for kind in ("DaemonSet", "Deployment"):
+            plural = f"{kind.lower()}s"
             for item in reader.list(f"/apis/apps/v1/namespaces/{namespace}/{plural}"):
                 name = f"{kind} {namespace}/{name_of(item)}"
                 if name not in there:

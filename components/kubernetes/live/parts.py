@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import (
     TABLE,
     ClusterPart,
     Part,
+    Status,
     part_of_image,
     version_in,
 )
@@ -29,6 +30,9 @@ _WORKLOADS: Final = {
     "Deployment": "/apis/apps/v1/deployments",
 }
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NODES: Final = "/api/v1/nodes"
+_NAMESPACES: Final = "/api/v1/namespaces"
+_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
 _REFUSED: Final = 403
 _CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
 _MESHES: Final = tuple(f"kuma.io/sidecar-injection={on}" for on in ("enabled", "true", "yes"))
@@ -107,50 +111,41 @@ class PartsLook:
 def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
     """Read the requested parts; a dry run of pods changes nothing."""
     reader = Reader(calls)
-    policies = [
-        row.status.path
+    policies: dict[Part, Status] = {
+        part: row.status
         for part, row in TABLE.items()
         if row.status is not None and asked.owners[part] == "theirs"
-    ]
-    paths = [
-        *_WORKLOADS.values(),
-        _DEFINITIONS,
-        "/api/v1/nodes",
-        "/api/v1/namespaces",
-        "/apis/node.k8s.io/v1/runtimeclasses",
-        *policies,
-    ]
-    lists = reader.each(reader.list, paths)
-    spaces = lists["/api/v1/namespaces"]
+    }
+    paths = [*_WORKLOADS.values(), _DEFINITIONS, _NODES, _NAMESPACES, _CLASSES]
+    lists = reader.each(reader.list, [*paths, *(status.path for status in policies.values())])
     return PartsLook(
         workloads=tuple(_workloads(reader, lists)),
-        definitions={name_of(body): _served(body) for body in lists[_DEFINITIONS]},
+        definitions={
+            name_of(body): frozenset(
+                str(each["name"])
+                for each in list_at(body, "spec", "versions")
+                if each.get("served")
+            )
+            for body in lists[_DEFINITIONS]
+        },
         states={
-            part: tuple({**each, "kind": row.status.kind} for each in lists[row.status.path])
-            for part, row in TABLE.items()
-            if row.status is not None and asked.owners[part] == "theirs"
+            part: tuple(Body(each, kind=status.kind) for each in lists[status.path])
+            for part, status in policies.items()
         },
         live=reader.read([body for _, body in asked.objects]),
         attachments=reader.read(asked.attachments),
-        nodes={name_of(node): node for node in lists["/api/v1/nodes"]},
-        namespaces=frozenset(map(name_of, spaces)),
-        runtime_classes=frozenset(map(name_of, lists["/apis/node.k8s.io/v1/runtimeclasses"])),
+        nodes={name_of(node): node for node in lists[_NODES]},
+        namespaces=frozenset(map(name_of, lists[_NAMESPACES])),
+        runtime_classes=frozenset(map(name_of, lists[_CLASSES])),
         forbidden=dict(_forbidden(calls, asked)),
-        meshed=dict(_meshed(spaces)),
+        meshed={
+            name_of(each): f"{key}={value}"
+            for each in lists[_NAMESPACES]
+            for key, value in map_at(each, "metadata", "labels").items()
+            if key in _MESHES or f"{key}={value}" in _MESHES
+        },
         cilium=map_at(calls.call("GET", _CILIUM).body, "data"),
     )
-
-
-def _served(definition: Body) -> frozenset[str]:
-    versions = list_at(definition, "spec", "versions")
-    return frozenset(str(each["name"]) for each in versions if each.get("served"))
-
-
-def _meshed(namespaces: Sequence[Body]) -> Iterator[tuple[str, str]]:
-    for each in namespaces:
-        for key, value in map_at(each, "metadata", "labels").items():
-            if key in _MESHES or f"{key}={value}" in _MESHES:
-                yield name_of(each), f"{key}={value}"
 
 
 def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[Workload]:
@@ -192,30 +187,34 @@ def _published(reader: Reader, body: Body) -> frozenset[str]:
     """The resources that a device plugin's configuration names."""
     namespace = map_at(body, "metadata")["namespace"]
     volumes = list_at(body, "spec", "template", "spec", "volumes")
-    names = [name for each in volumes if (name := map_at(each, "configMap").get("name"))]
     maps: list[Body] = [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": namespace},
         }
-        for name in names
+        for each in volumes
+        if (name := map_at(each, "configMap").get("name"))
     ]
-    return frozenset(
-        resource
+    documents = [
+        _json(str(text))
         for _, _, live in reader.read(maps).objects
         for text in map_at(live, "data").values()
-        for resource in _resource_names(str(text))
+    ]
+    return frozenset(
+        str(entry.get("resourceName"))
+        for document in documents
+        for key in ("resourceList", "configList")
+        for entry in list_at(document, key)
     )
 
 
-def _resource_names(text: str) -> Iterator[str]:
+def _json(text: str) -> object:
+    """The value of a text; None if it is not JSON."""
     try:
-        document: object = json.loads(text)
+        return cast("object", json.loads(text))
     except ValueError:
-        return
-    for entry in (*list_at(document, "resourceList"), *list_at(document, "configList")):
-        yield str(entry.get("resourceName"))
+        return None
 
 
 def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:
@@ -244,39 +243,31 @@ def attachment_differences(want: Body, live: Body | None) -> tuple[str, ...]:
 
 
 def _differences(want: Body, live: Body) -> Iterator[str]:
-    asked, found = _resource(want), _resource(live)
+    asked, found = (
+        str(map_at(body, "metadata", "annotations").get(RESOURCE, "")) for body in (want, live)
+    )
     if asked != found:
         yield f"{RESOURCE} is {found or 'absent'}, want {asked or 'none'}"
-    plugins = _plugins(live)
+    wanted, plugins = _plugins(want) or [{}], _plugins(live)
     if plugins is None:
         yield "its configuration is not JSON"
         return
-    (ours, *_), (theirs, *_) = _plugins(want) or [{}], plugins
     for key in _DECIDING:
-        value = ours.get(key)
-        if theirs.get(key) != value:
-            wanted = "none" if value is None else value
-            yield f"{key} is {theirs.get(key, 'absent')}, want {wanted}"
-    mtu, least = _mtu(live), _mtu(want)
+        value, actual = wanted[0].get(key), plugins[0].get(key, "absent")
+        if plugins[0].get(key) != value:
+            yield f"{key} is {actual}, want {'none' if value is None else value}"
+    mtu, least = _mtu(plugins), _mtu(wanted)
     if mtu and least and mtu < least:
         yield f"mtu is {mtu}, want {least}"
 
 
-def _resource(body: Body) -> str:
-    return str(map_at(body, "metadata", "annotations").get(RESOURCE, ""))
-
-
 def _plugins(body: Body) -> list[Mapping[str, Any]] | None:
-    text = map_at(body, "spec").get("config") or ""
-    try:
-        document: object = json.loads(text)
-    except ValueError:
-        return None
-    return list_at(document, "plugins") or [map_at(document)]
+    document = _json(str(map_at(body, "spec").get("config") or ""))
+    return None if document is None else list_at(document, "plugins") or [map_at(document)]
 
 
-def _mtu(body: Body) -> int:
-    return max((int(each["mtu"]) for each in _plugins(body) or [] if each.get("mtu")), default=0)
+def _mtu(plugins: list[Mapping[str, Any]]) -> int:
+    return max((int(each["mtu"]) for each in plugins if each.get("mtu")), default=0)
 
 
 _OPERANDS: Final[Mapping[str, Part]] = {
@@ -421,14 +412,13 @@ def _is_applied(asked: PartsAsked, workload: Workload) -> bool:
 
 
 def _is_ours(asked: PartsAsked, workload: Workload) -> bool:
-    if _is_applied(asked, workload):
-        return True
-    for kind, operator in _OPERANDS.items():
-        if kind in workload.owners and asked.owners[operator] == "ours":
-            return True
     planned = {(str(body["kind"]), name_of(body)) for _, body in asked.objects}
     named = (workload.key.kind, workload.key.name) in planned
-    return named and _by_us(workload.managers)
+    return (
+        _is_applied(asked, workload)
+        or any(asked.owners[_OPERANDS[kind]] == "ours" for kind in workload.owners & {*_OPERANDS})
+        or (named and _by_us(workload.managers))
+    )
 
 
 def _by_us(managers: frozenset[str]) -> bool:
@@ -463,24 +453,24 @@ def _taken_over(
 
 def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
     row = TABLE[part]
-    workloads = [
-        each for each in look.workloads if each.part == part and not _is_applied(asked, each)
-    ]
     if part == "attachments":
         yield from _attachments(look)
         return
-    lacking = [each for each in row.definitions if each.version not in _versions(look, each.name)]
+    workloads = [
+        each for each in look.workloads if each.part == part and not _is_applied(asked, each)
+    ]
     if not workloads:
         yield from _absent(row, part)
-    for each in lacking:
-        versions = ", ".join(sorted(_versions(look, each.name))) or "nothing"
-        yield _finding(
-            f"{part}-definition",
-            f"{row.title} is theirs, and does not serve what this site writes.",
-            f"{each.name} serves {versions}",
-            each.version,
-            f"bring {row.title} to {row.known or 'a release with it'}, or write {part}: ours",
-        )
+    for each in row.definitions:
+        served = look.definitions.get(each.name, frozenset())
+        if each.version not in served:
+            yield _finding(
+                f"{part}-definition",
+                f"{row.title} is theirs, and does not serve what this site writes.",
+                f"{each.name} serves {', '.join(sorted(served)) or 'nothing'}",
+                each.version,
+                f"bring {row.title} to {row.known or 'a release with it'}, or write {part}: ours",
+            )
     for workload in workloads:
         yield from _one_of_theirs(row, part, workload)
     yield from _policies(look, row, part)
@@ -488,24 +478,21 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
         yield from _resources(asked, look, part, workloads)
 
 
-def _versions(look: PartsLook, name: str) -> frozenset[str]:
-    return look.definitions.get(name, frozenset())
-
-
 def _absent(row: ClusterPart, part: Part) -> Iterator[Finding]:
     """Report a missing part; its program may be on the nodes without a pod."""
-    unseen = not row.definitions and not row.publishes and row.status is None
+    if not row.definitions and not row.publishes and row.status is None:
+        state, wanted, severity = "is not seen", "its program in the nodes' CNI folder", "warning"
+        fix = "look for it on a node"
+    else:
+        state, wanted, severity = "is not there", f"{row.title}, ready", "error"
+        fix = "install it"
     yield _finding(
         f"{part}-absent",
-        f"{row.title} is theirs, and is not seen."
-        if unseen
-        else f"{row.title} is theirs, and is not there.",
+        f"{row.title} is theirs, and {state}.",
         f"no DaemonSet or Deployment of {' or '.join(row.images)}",
-        "its program in the nodes' CNI folder" if unseen else f"{row.title}, ready",
-        f"look for it on a node, or write kubernetes.components.{part}: ours"
-        if unseen
-        else f"install it, or write kubernetes.components.{part}: ours",
-        "warning" if unseen else "error",
+        wanted,
+        f"{fix}, or write kubernetes.components.{part}: ours",
+        severity,
     )
 
 

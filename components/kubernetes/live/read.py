@@ -142,8 +142,7 @@ class Reader:
         paths = {served.path(namespace): (served, namespace) for served, namespace in lists}
         for path, bodies in self.each(self.list, sorted(paths)).items():
             by_name = {name_of(body): body for body in bodies}
-            keys = places[paths[path]]
-            found |= {key: by_name[key.name] for key in keys if key.name in by_name}
+            found |= {key: by_name[key.name] for key in places[paths[path]] if key.name in by_name}
         return found
 
     def list(self, path: str) -> list[Body]:
@@ -245,25 +244,22 @@ for _first in "-+0123456789":
 
 def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
     """The deployed release, else the newest revision with its status; None without any."""
-    by_number = sorted(secrets, key=_number, reverse=True)
-    deployed = [each for each in by_number if _labels(each).get("status") == DEPLOYED]
-    newest = [each for each in by_number if _labels(each).get("status") != "superseded"]
-    if not (chosen := (*newest[:1], *deployed[:1])):
+    rows = [({"version": 0, **_labels(each)}, each) for each in secrets]
+    rows.sort(key=lambda row: int(row[0]["version"]), reverse=True)
+    newest = next((row for row in rows if row[0].get("status") != "superseded"), None)
+    deployed = next((row for row in rows if row[0].get("status") == DEPLOYED), None)
+    if (first := newest or deployed) is None:
         return None
-    release = _parse(chosen[-1], ref)
-    status = str(_labels(chosen[0]).get("status"))
-    return Release(status, _number(chosen[0]), release.objects, release.definitions)
+    objects, definitions = _parse((deployed or first)[1], ref)
+    return Release(str(first[0].get("status")), int(first[0]["version"]), objects, definitions)
 
 
 def _labels(secret: Body) -> dict[str, Any]:
     return cast("dict[str, Any]", cast("Any", secret["metadata"]).get("labels") or {})
 
 
-def _number(secret: Body) -> int:
-    return int(_labels(secret).get("version", 0))
-
-
-def _parse(secret: Body, ref: ReleaseRef) -> Release:
+def _parse(secret: Body, ref: ReleaseRef) -> tuple[tuple[Body, ...], tuple[Body, ...]]:
+    """The objects of a record, and the definitions of its chart."""
     try:
         packed = base64.b64decode(base64.b64decode(cast("Any", secret["data"])["release"]))
         record = json.loads(gzip.decompress(packed))
@@ -276,8 +272,7 @@ def _parse(secret: Body, ref: ReleaseRef) -> Release:
             f"the record of the Helm release {ref.namespace}/{ref.name} cannot be read: {error}.\n"
             f"  fix    look at it: helm status {ref.name} --namespace {ref.namespace}"
         ) from error
-    definitions = tuple(each for each in bodies if each.get("kind") == _DEFINITION)
-    return Release(DEPLOYED, 0, objects, definitions)
+    return objects, tuple(each for each in bodies if each.get("kind") == _DEFINITION)
 
 
 def _documents(text: str) -> Iterator[Body]:

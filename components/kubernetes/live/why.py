@@ -50,16 +50,14 @@ def state_of(body: Body) -> str:
 
 def selects_pods(body: Body) -> bool:
     """Whether an object has pods that can explain why it is not ready."""
-    return str(body.get("kind")) in _WORKLOADS
+    return str(body.get("kind")) in {"DaemonSet", "Deployment"}
 
 
 def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
     """Why the pods of a workload are not ready, a line each, the longest explanation first."""
-    last: dict[str, Body] = {}
-    for event in sorted(
-        events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or "")
-    ):
-        last[str(event.get("involvedObject", {}).get("name"))] = event
+    times = ("lastTimestamp", "eventTime")
+    ordered = sorted(events, key=lambda each: str(next(filter(None, map(each.get, times)), "")))
+    last = {str(event.get("involvedObject", {}).get("name")): event for event in ordered}
     found = [words for pod in pods if (words := _pod(pod, last))]
     more = [f"and {len(found) - _MOST} more pods"] if len(found) > _MOST else []
     return (*found[:_MOST], *more)
@@ -108,7 +106,6 @@ def _policy(body: Body) -> str:
     return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
 
 
-_WORKLOADS: Final = frozenset({"DaemonSet", "Deployment"})
 _JUDGES: Final = {
     "DaemonSet": _daemon_set,
     "Deployment": _deployment,
@@ -119,8 +116,7 @@ _JUDGES: Final = {
 
 
 def _pod(pod: Body, events: Mapping[str, Body]) -> str:
-    name = pod["metadata"]["name"]
-    node = pod.get("spec", {}).get("nodeName")
+    name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
     conditions = [(each["type"], each) for each in list_at(pod, "status", "conditions")]
     reasons = [
         f"{each.get('reason')}: {_short(each.get('message'))}"
@@ -177,13 +173,13 @@ class NodeTrouble:
 
     def words(self, node: str) -> str:
         """The node's fault, and the command that clears it."""
-        if self.kind == "absent":
-            return f"node {node} is not in the cluster"
-        if self.kind == "not ready":
-            return f"node {node} is not ready: {self.detail}"
-        if self.kind == "cordoned":
-            return f"node {node} is cordoned: {self.detail}"
-        return f"node {node} is tainted {self.detail}: kubectl taint node {node} {self.detail}-"
+        words = {
+            "absent": "is not in the cluster",
+            "not ready": f"is not ready: {self.detail}",
+            "cordoned": f"is cordoned: {self.detail}",
+            "tainted": f"is tainted {self.detail}: kubectl taint node {node} {self.detail}-",
+        }
+        return f"node {node} {words[self.kind]}"
 
 
 def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTrouble]:
@@ -206,14 +202,11 @@ def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTr
 
 def _tolerated(taint: Body, tolerations: Iterable[Body]) -> bool:
     """Whether a pod tolerates a taint: Kubernetes' documentation, "Taints and Tolerations"."""
-
-    def matches(each: Body) -> bool:
-        if each.get("effect") and each["effect"] != taint.get("effect"):
-            return False
-        if each.get("operator") == "Exists":
-            return each.get("key") in {None, "", taint["key"]}
-        return each.get("key") == taint["key"] and (each.get("value") or "") == (
-            taint.get("value") or ""
-        )
-
-    return any(matches(each) for each in tolerations)
+    key, value, effect = taint["key"], taint.get("value") or "", taint.get("effect")
+    return any(
+        each.get("key") in {None, "", key}
+        if each.get("operator") == "Exists"
+        else each.get("key") == key and (each.get("value") or "") == value
+        for each in tolerations
+        if each.get("effect") in {None, "", effect}
+    )

@@ -195,7 +195,7 @@ def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The files of one node's K3s, for its processor, each with its checksum."""
     source, architecture = k3s_source(spec), spec.settings_of(host).architecture
     keys = {each: each for each in ("install_script", "selinux_policy")}
-    keys |= {"binary": k3s_key("binary", architecture), "images": k3s_key("images", architecture)}
+    keys |= {each: k3s_key(each, architecture) for each in ("binary", "images")}
     found: dict[str, str] = {}
     for line, key in keys.items():
         place: str | None = getattr(source, key)

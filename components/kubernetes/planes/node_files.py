@@ -200,7 +200,7 @@ def render_registries(spec: ClusterSpec) -> str:
         if registry.ca is not None:
             config["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
         found |= {"configs": {registry_host(registry): config}} if config else {}
-    return _render(found)
+    return "".join(f"{line}\n" for line in _lines(found))
 
 
 def mirrors_of(spec: ClusterSpec) -> list[tuple[str, str, str]]:
@@ -219,10 +219,6 @@ def mirrors_of(spec: ClusterSpec) -> list[tuple[str, str, str]]:
     below = registry_path(registry)
     found += [(name, address, f"{below}{name.replace(':', '_')}") for name in upstream]
     return [*found, (host, address, "")]
-
-
-def _render(value: Mapping[str, object]) -> str:
-    return "".join(f"{line}\n" for line in _lines(value))
 
 
 def _lines(value: object) -> Iterator[str]:
