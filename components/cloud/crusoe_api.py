@@ -237,7 +237,11 @@ class CrusoeApi:
             document = value if isinstance(value, dict) else None
         if status // 100 == _GOOD and document is not None:
             return document
-        said = f"{status} {_said(document, data)}"
+        # The API's explanation of a refusal is `{code, message}` in the vendor's form.
+        words = data.decode(errors="replace").strip()[:200] or "without a word"
+        if document is not None and "message" in document:
+            words = " ".join(str(document.get(key, "")) for key in ("code", "message")).strip()
+        said = f"{status} {words}"
         if status == HTTPStatus.NOT_FOUND:
             raise NotFoundError(f"{where}: {said}", status)
         if status in _ASK_AGAIN or status // 100 in {_GOOD, _FAILED}:
@@ -248,10 +252,3 @@ class CrusoeApi:
 
     def _where(self, method: str, path: str) -> str:
         return f"the cloud's API ({method} {self._base.netloc}{self._base.path}{path})"
-
-
-def _said(document: Document | None, data: bytes) -> str:
-    """The API's explanation of a refusal; `{code, message}` in the vendor's form."""
-    if document is not None and "message" in document:
-        return " ".join(str(document.get(key, "")) for key in ("code", "message")).strip()
-    return data.decode(errors="replace").strip()[:200] or "without a word"

@@ -74,18 +74,13 @@ def observe_cloud(
             ids.setdefault(item.kind, {})[item.step] = known
     seen: dict[str, Item | Gone | Unreachable] = {}
     for kind, known in ids.items():
-        seen |= _look(api, kind, known)
+        try:
+            listed = {item.id: item for item in list_kind(api, KINDS[kind])}
+        except CloudError as error:
+            seen |= dict.fromkeys(known, Unreachable(str(error)))
+        else:
+            seen |= {step: _one(api, kind, listed.get(each), each) for step, each in known.items()}
     return seen
-
-
-def _look(
-    api: CrusoeApi, kind: ObjectKind, ids: Mapping[str, str]
-) -> dict[str, Item | Gone | Unreachable]:
-    try:
-        listed = {item.id: item for item in list_kind(api, KINDS[kind])}
-    except CloudError as error:
-        return {step: Unreachable(str(error)) for step in ids}
-    return {step: _one(api, kind, listed.get(known), known) for step, known in ids.items()}
 
 
 def _one(

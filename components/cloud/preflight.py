@@ -98,11 +98,10 @@ def _unknown(what: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator
 
 
 def _images(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
-    place = request.api.location
-    tags = _image_tags(api, place)
+    tags = _image_tags(api, request.api.location)
     wanted = (image for image in request.images if _resolve(tags, image) is None)
     known = (f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
-    return _unknown(f"image in {place}", wanted, known)
+    return _unknown(f"image in {request.api.location}", wanted, known)
 
 
 def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
@@ -210,12 +209,8 @@ def sweep(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Print
             continue
         for item in list_kind(api, KINDS[kind]):
             name = f"{kind}/{item.name}"
-            if name in names and _is_ours(item, planned.get(name)):
+            wanted = planned[name].settings if name in planned else {}
+            if name in names and wanted.items() <= item.settings.items():
                 delete(api, KINDS[kind], item.name, item.id)
                 gone.append(name)
     return {"swept": ",".join(gone)}
-
-
-def _is_ours(item: Item, claim: Claim | None) -> bool:
-    wanted = claim.settings if claim else {}
-    return all(item.settings.get(key) == value for key, value in wanted.items())

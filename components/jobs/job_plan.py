@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -285,19 +284,12 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
 def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:
     vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
     image = spec.sources.images.mpi_operator
-    needed = [body for body in vendored if not name_of(body).startswith(_OF_PROFILES)]
-    bodies = [_tolerant(spec, pulling(spec, with_image(body, image))) for body in needed]
-    # The namespace first, then what needs it, then the operator.
-    made = [
-        make_manifest("mpi-operator", body, _GROUPS.get(str(body["kind"]), 1)) for body in bodies
-    ]
+    made: list[Manifest] = []
+    for body in (each for each in vendored if not name_of(each).startswith(_OF_PROFILES)):
+        own = pulling(spec, with_image(body, image))
+        for pod in pods_in(own):  # each node of a cluster may be tainted
+            pod.update(tolerations(spec))
+        # The namespace first, then what needs it, then the operator.
+        made.append(make_manifest("mpi-operator", own, _GROUPS.get(str(body["kind"]), 1)))
     made += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
     return tuple(sorted(made, key=lambda manifest: manifest.group))
-
-
-def _tolerant(spec: ClusterSpec, body: Body) -> Body:
-    """The operator's pod with the file's tolerations: each node of a cluster may be tainted."""
-    changed = deepcopy(body)
-    for pod in pods_in(changed):
-        pod.update(tolerations(spec))
-    return changed

@@ -33,10 +33,6 @@ class Repairs:
     remote: Remote
     """Secrets and repair notes of this run."""
 
-    def description(self, release: str) -> str | None:
-        """The description of a release; a new one upgrades it, although nothing else differs."""
-        return self.remote.note(release) or None
-
     def step(self, chart: ChartPlan, opts: pulumi.ResourceOptions) -> pulumi.Resource | None:
         """The step that restores a release; None if it was never needed."""
         name = restore_step_name(chart.release)
@@ -84,7 +80,8 @@ class Operators(pulumi.ComponentResource):
         opts = pulumi.ResourceOptions(parent=self, depends_on=after)
         restored = repairs.step(chart, opts) if repairs else None
         before = [restored] if restored else []
-        description = repairs.description(chart.release) if repairs else None
+        # A new description upgrades a release, although nothing else differs.
+        description = repairs.remote.note(chart.release) if repairs else ""
         release = Release(
             chart.release,
             ReleaseArgs(
@@ -96,7 +93,7 @@ class Operators(pulumi.ComponentResource):
                 create_namespace=True,
                 values=dict(chart.values),
                 timeout=int(chart.deadline_s),
-                description=description,
+                description=description or None,
             ),
             access.options(
                 chart.release, pulumi.ResourceOptions(parent=self, depends_on=[*after, *before])

@@ -380,9 +380,8 @@ def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """
     if vfs_by_operator(spec):
         return {}
-    mode = spec.pod_network.mode
-    key, config = _DEVICE_PLUGINS[mode]
-    name = network_device_plugin(operator.chart.version, mode)
+    key, config = _DEVICE_PLUGINS[spec.pod_network.mode]
+    name = network_device_plugin(operator.chart.version, spec.pod_network.mode)
     return {key: {**_image(spec, name), "config": config(spec)}}
 
 
@@ -390,13 +389,11 @@ def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """Multus, the reference plugins and nv-ipam, if the operator brings them."""
     networks: Body = {}
     if policy_networks(spec):
-        parts: Body = {
-            "cniPlugins": _operand(spec, operator, "plugins"),
-            "multus": _operand(spec, operator, "multus-cni"),
+        parts = {"cniPlugins": "plugins", "multus": "multus-cni"}
+        parts |= {"ipoib": "ipoib-cni"} if way_of(spec) == "ipoib" else {}
+        networks["secondaryNetwork"] = {
+            key: _operand(spec, operator, name) for key, name in parts.items()
         }
-        if way_of(spec) == "ipoib":
-            parts["ipoib"] = _operand(spec, operator, "ipoib-cni")
-        networks["secondaryNetwork"] = parts
     if draws_blocks(spec):
         # Its webhook would need a certificate manager; `railyard check` checks the same.
         addresses = _operand(spec, operator, "nvidia-k8s-ipam")

@@ -119,10 +119,8 @@ def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) 
             "  fix    take it from the chart: helm show crds CHART | kubectl apply --server-side "
             "-f -"
         )
-    if live is None:
-        answer = calls.call("POST", served.path(key.namespace), want)
-    else:
-        answer = calls.call("PATCH", served.path(key.namespace, key.name), want)
+    method, name = ("POST", "") if live is None else ("PATCH", key.name)
+    answer = calls.call(method, served.path(key.namespace, name), want)
     if answer.status >= _FIRST_ERROR:
         raise DeviceError(f"{key}: the cluster refused it: {answer.status} {answer.words}")
     return key

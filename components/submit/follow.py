@@ -89,35 +89,33 @@ def _judge(asked: Asked, limits: Limits, probe: Probe, log: str) -> list[LogVerd
         return [judge_perftest_text(log, "roce" if limits.transport == "roce" else "ib", least)]
     if asked.kind == "deepspeed":
         return [judge_deepspeed_text(log, limits.scan_floor_gbit_s)]
-    judge = _judge_nccl if asked.kind == "nccl" else _judge_training
     if not asked.compare:
-        return [judge(limits, probe, log)]
+        return [_launch(asked.kind, limits, probe, log)]
     first, _, second = log.partition(OVER_TCP)
-    over = judge(limits, probe, first), _over_tcp(asked.kind, probe, second)
+    over = (
+        _launch(asked.kind, limits, probe, first),
+        _launch(asked.kind, limits, probe, second, tcp=True),
+    )
     return [*over, _compare(asked.kind, first, second)]
 
 
-def _judge_nccl(limits: Limits, probe: Probe, log: str) -> LogVerdict:
-    floor, origin = nccl_floor(limits, probe)
-    wanted = replace(asked_of(limits), floor_origin=origin, members=members_of(limits, probe))
-    return judge_nccl_text(log, limits.transport, floor, wanted)
-
-
-def _judge_training(limits: Limits, probe: Probe, log: str) -> LogVerdict:
-    return judge_training_text(log, probe.ranks, limits.images_floor_s, asked_of(limits))
-
-
-def _over_tcp(kind: JobKind, probe: Probe, log: str) -> LogVerdict:
-    """Judge the second launch: it must have used sockets, and no bandwidth is demanded from it."""
+def _launch(
+    kind: JobKind, limits: Limits, probe: Probe, log: str, *, tcp: bool = False
+) -> LogVerdict:
+    """Judge one launch; over TCP it must have used sockets, and no bandwidth is demanded."""
     if kind == "nccl":
-        return judge_nccl_text(log, "socket")
-    return judge_training_text(log, probe.ranks, None, NcclAsked(transport="socket"))
+        floor, origin = nccl_floor(limits, probe)
+        wanted = replace(asked_of(limits), floor_origin=origin, members=members_of(limits, probe))
+        if tcp:
+            return judge_nccl_text(log, "socket")
+        return judge_nccl_text(log, limits.transport, floor, wanted)
+    asked = NcclAsked(transport="socket") if tcp else asked_of(limits)
+    return judge_training_text(log, probe.ranks, None if tcp else limits.images_floor_s, asked)
 
 
 def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
-    number: Callable[[str], float | None] = _busbw if kind == "nccl" else _images
     unit = "GB/s" if kind == "nccl" else "images/s"
-    pair = number(rdma), number(tcp)
+    pair = _reached(kind, rdma), _reached(kind, tcp)
     verdict: Verdict = "error"
     actual = "a launch without a result"
     if pair[0] and pair[1]:
@@ -129,19 +127,16 @@ def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
     return LogVerdict.of((row("comparison", "log", verdict, expected, actual, step),), actual)
 
 
-def _busbw(text: str) -> float | None:
-    log = parse_nccl_log(text)
-    if isinstance(log, ParseProblem):
-        return None
-    rows = [row for run in log.runs for row in judged_rows(run)[0]]
-    return min((row.worst_busbw_gb_s for row in rows), default=None)
-
-
-def _images(text: str) -> float | None:
-    log = parse_training_log(text)
-    if isinstance(log, ParseProblem) or not log.totals_images_s:
-        return None
-    return median(log.totals_images_s)
+def _reached(kind: JobKind, text: str) -> float | None:
+    """NCCL's worst bus bandwidth, else the images each second; None without a result."""
+    if kind == "nccl":
+        log = parse_nccl_log(text)
+        runs = () if isinstance(log, ParseProblem) else log.runs
+        rows = (row for run in runs for row in judged_rows(run)[0])
+        return min((row.worst_busbw_gb_s for row in rows), default=None)
+    trained = parse_training_log(text)
+    found = () if isinstance(trained, ParseProblem) else trained.totals_images_s
+    return median(found) if found else None
 
 
 LOOK_S: Final = 2.0
