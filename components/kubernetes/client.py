@@ -44,7 +44,7 @@ from components.remote.lines import read_request, render_lines
 from components.remote.step import OBSERVE_DEADLINE_S, env_name, render_remote_command, secrets_from
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse, PoolManager
+    from urllib3 import PoolManager
 
 _NONE: Final = "none"
 _K3S: Final = "/etc/rancher/k3s/k3s.yaml"
@@ -127,19 +127,44 @@ class Calls(Protocol):
 
 
 class KubernetesCalls:
-    """`Calls` over HTTP, from the text of a kubeconfig."""
+    """`Calls` over HTTP, as the user of a kubeconfig's current context."""
 
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
-        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try."""
-        self._session, self._deadline_s = open_session(kubeconfig), deadline_s
+        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
+
+        DeviceError: it cannot be used, or its user logs in by an unknown way.
+        """
+        self._deadline_s = deadline_s
+        try:
+            document = yaml.safe_load(kubeconfig)
+            context = _named(document, "context", document["current-context"])
+            user = _named(document, "user", context["user"])
+            cluster = _named(document, "cluster", context["cluster"])
+            self._url: str = cluster["server"].rstrip("/")
+            self._login = _Login(cluster, user)
+            self._pool = _pool(cluster, self._url, _tls(cluster, self._login))
+        except (yaml.YAMLError, OSError, LookupError, StopIteration, *_MALFORMED) as error:
+            # The text of a malformed kubeconfig may contain a token or a key.
+            cause = error.__cause__ if isinstance(error, _MALFORMED) else error
+            raise DeviceError("the cluster's kubeconfig cannot be used") from cause
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
         """Send one request; a PATCH is a JSON merge patch."""
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - most runs never need it
+        from urllib3 import Timeout  # noqa: PLC0415 - most runs on a host never need it
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
 
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        said = {"Accept": "application/json, */*", "Content-Type": kind, "User-Agent": "railyard"}
         try:
             with end_within(Deadline(TRIES * self._deadline_s)):
-                answer = self._session.request(method, path, body, self._deadline_s)
+                answer = self._pool.request(
+                    method,
+                    f"{self._url}{path}",
+                    body=None if body is None else json.dumps(body),
+                    headers=said | self._login.headers(),
+                    timeout=Timeout(total=self._deadline_s),
+                    preload_content=False,
+                )
                 # A timeout of urllib3 restarts with each byte, and its `read` is unlimited.
                 data = read_all(answer.read1, Deadline(self._deadline_s), LOG_BYTES)
         except (HTTPError, OSError) as error:
@@ -214,19 +239,6 @@ _EARLY: Final = timedelta(minutes=1)
 """A token that ends sooner than this is renewed first."""
 
 
-def open_session(kubeconfig: str) -> Session:
-    """Read the current context of a kubeconfig; nothing is connected yet."""
-    try:
-        document = yaml.safe_load(kubeconfig)
-        context = _named(document, "context", document["current-context"])
-        user = _named(document, "user", context["user"])
-        return Session(_named(document, "cluster", context["cluster"]), user)
-    except (yaml.YAMLError, OSError, LookupError, StopIteration, *_MALFORMED) as error:
-        # The text of a malformed kubeconfig may contain a token or a key.
-        cause = error.__cause__ if isinstance(error, _MALFORMED) else error
-        raise DeviceError("the cluster's kubeconfig cannot be used") from cause
-
-
 def _named(document: Part, kind: str, name: str) -> Part:
     return next(each[kind] for each in document[f"{kind}s"] if each["name"] == name)
 
@@ -238,39 +250,16 @@ def _pem(part: Part, key: str) -> bytes:
     return Path(part[key]).read_bytes() if part.get(key) else b""
 
 
-class Session:
-    """Sends requests as one user of one cluster."""
-
-    def __init__(self, cluster: Part, user: Part) -> None:
-        """Take the parts of a kubeconfig; DeviceError if the user logs in by an unknown way."""
-        self._url: str = cluster["server"].rstrip("/")
-        self._login = _Login(cluster, user)
-        authority = _pem(cluster, "certificate-authority")
-        context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-        timed(context)
-        context.pems = (authority, self._login.certificate, self._login.key)
-        if cluster.get("insecure-skip-tls-verify"):
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        elif not authority:
-            context.load_default_certs()
-        self._pool = _pool(cluster, self._url, context)
-
-    def request(
-        self, method: str, path: str, body: Part | None, within_s: float
-    ) -> BaseHTTPResponse:
-        """Send one request; a PATCH is a JSON merge patch. The body is not read yet."""
-        from urllib3 import Timeout  # noqa: PLC0415 - most runs on a host never need it
-
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        said = {"Accept": "application/json, */*", "Content-Type": kind, "User-Agent": "railyard"}
-        return self._pool.request(
-            method,
-            f"{self._url}{path}",
-            body=None if body is None else json.dumps(body),
-            headers=said | self._login.headers(),
-            timeout=Timeout(total=within_s),
-            preload_content=False,
-        )
+def _tls(cluster: Part, login: _Login) -> ssl.SSLContext:
+    authority = _pem(cluster, "certificate-authority")
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    timed(context)
+    context.pems = (authority, login.certificate, login.key)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif not authority:
+        context.load_default_certs()
+    return context
 
 
 class _Login:

@@ -19,7 +19,7 @@ from components.acceptance.handover import AcceptRequest
 from components.acceptance.report.archive import MOST_RUNS
 from components.acceptance.report.publish import push_metrics
 from components.core.errors import DeviceError
-from components.kubernetes.client import open_session, read_kubeconfig
+from components.kubernetes.client import KubernetesCalls, read_kubeconfig
 from components.kubernetes.kubeconfig import POD_ACCESS, pod_access
 from components.kubernetes.planes.base import ClusterRef
 from components.update.audit import Audit
@@ -226,4 +226,4 @@ def test_a_pod_uses_its_own_service_account(tmp_path: Path) -> None:
     own = ClusterRef("site", (), kubeconfig_secret="kubeconfig")
     run = pytest.fail
     assert read_kubeconfig(own, run, found) == text  # pyright: ignore[reportArgumentType] - not called
-    assert open_session(text)
+    assert KubernetesCalls(text)
