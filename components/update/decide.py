@@ -183,9 +183,8 @@ def _changed_alone(
 ) -> frozenset[str] | None:
     """Return the changed devices if the rest of the site has a valid proof, else None."""
     recorded = applied.stdin(EVIDENCE_STEP)
-    if not recorded or not passed(applied):
-        return None
-    if parse_lines(recorded).get("shared", "") != plan.acceptance.shared:
+    shared = parse_lines(recorded).get("shared", "")
+    if not recorded or not passed(applied) or shared != plan.acceptance.shared:
         return None
     found = {drift.device for drift in drifts if drift.differences or drift.edited}
     return frozenset(found | _pending(plan, applied))
@@ -248,26 +247,21 @@ def judge_stranded(at: Situation) -> Iterator[Finding]:
     if plane is None or not leaving:
         return
     first = plane.nodes[0].endpoint.device
+    instances = at.plan.cloud.instances if at.plan.cloud else ()
     machine = {
-        step
-        for each in (at.plan.cloud.instances if at.plan.cloud else ())
-        for step in (each.create, each.step)
-        if each.name == first
+        step for each in instances if each.name == first for step in (each.create, each.step)
     }
-    if any(
+    is_lost = any(
         (drift.step in machine and drift.differences)
         or (drift.device == first and drift.unreachable is not None)
         for drift in at.drifts
-    ):
+    )
+    if is_lost:
         names = ", ".join(leaving)
-        yield refusal(
-            "stranded",
-            f"{first} is lost, and {names} would leave the cluster over it.",
-            "this update removes nodes while the first server is lost",
-            f"put {names} back into the file, replace {first} with this update, then remove them"
-            " with the next",
-            first,
-        )
+        what = f"{first} is lost, and {names} would leave the cluster over it."
+        where = "this update removes nodes while the first server is lost"
+        fix = f"put {names} back into the file, replace {first} with this update, then remove them"
+        yield refusal("stranded", what, where, f"{fix} with the next", first)
 
 
 def is_pending(step: RemoteStep, applied: Applied) -> bool:

@@ -254,17 +254,13 @@ def judge_guards(at: Situation) -> Iterator[Finding]:
 
     An unread device gives no findings, so with `railyard:observe: never` no guard refuses.
     """
-    for drift in at.drifts:
-        for each in drift.beside:
-            if at.spec.guards.way(each.kind) == "refuse":
-                yield refusal(
-                    "guards",
-                    f"{drift.device}: {each.setting}; it is outside the plan, and it breaks"
-                    f" {each.breaks}",
-                    f"{at.addresses.get(drift.device, '')}; guards.{each.kind} is refuse",
-                    f"{plain_text(each.fix)}; to go on with a warning: guards.{each.kind}: warn",
-                    drift.device,
-                )
+    found = ((drift.device, each) for drift in at.drifts for each in drift.beside)
+    for device, each in found:
+        if at.spec.guards.way(each.kind) == "refuse":
+            what = f"{device}: {each.setting}; it is outside the plan, and it breaks {each.breaks}"
+            where = f"{at.addresses.get(device, '')}; guards.{each.kind} is refuse"
+            fix = f"{plain_text(each.fix)}; to go on with a warning: guards.{each.kind}: warn"
+            yield refusal("guards", what, where, fix, device)
 
 
 _ACCESS: Final = "-cluster-access"

@@ -43,11 +43,8 @@ def choose_upgrades(
 ) -> ClusterPlan:
     """Keep only the upgrades of this update in the plan."""
     recreated = {drift.step for drift in drifts if drift.differences}
-    new = {
-        each.name
-        for each in (plan.cloud.instances if plan.cloud else ())
-        if recreated & {each.create, each.step}
-    }
+    instances = plan.cloud.instances if plan.cloud else ()
+    new = {each.name for each in instances if recreated & {each.create, each.step}}
     groups = chosen(plan.upgrades, applied, node_versions(plan, applied, seen), new)
     return plan.with_upgrades(groups)
 
