@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Final, cast
+from typing import Final
 
 from components.checks.addresses import as_ipv4
 from components.core.difference import Difference
@@ -32,6 +32,7 @@ from components.hypervisor.hypervisor_plan import reboots_refused
 from components.kubernetes.kubespray.perform import kubespray_changes
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.kubernetes.kubespray.wanted import WORKERS_KUBELET
+from components.kubernetes.manifest import map_at
 from components.kubernetes.planes.k3s import ALLOWS_RESET
 from components.kubernetes.planes.node_files import CA_FILE
 from components.model.cluster import ClusterSpec
@@ -187,13 +188,12 @@ def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...
 
 def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
     """Whether both texts last sent were judged: a failed judge leaves no state, or an old one."""
-    for name, judge in ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step)):
-        sent, judged = applied.step(name), parse_lines(applied.stdin(judge)).get("judges")
-        if sent is None or not isinstance(judged, dict):
-            return False
-        if judged.get("text") != digest_of(sent.create):
-            return False
-    return True
+    steps = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
+    texts = (
+        (applied.step(name), map_at(parse_lines(applied.stdin(judge)), "judges").get("text"))
+        for name, judge in steps
+    )
+    return all(sent is not None and digest_of(sent.create) == text for sent, text in texts)
 
 
 def judge_executors(at: Situation) -> Iterator[Finding]:
@@ -456,7 +456,10 @@ def judge_alignment(at: Situation) -> Iterator[Finding]:
     recorded = at.applied.stdin(playbooks.step.name) if playbooks else ""
     if playbooks is None or not recorded:
         return
-    had, wanted = _kubelet(recorded), _kubelet(playbooks.step.desired)
+    had, wanted = (
+        map_at(parse_lines(stdin), "wanted", "settings", WORKERS_KUBELET)
+        for stdin in (recorded, playbooks.step.desired)
+    )
     if had != wanted:
         yield refusal(
             "alignment",
@@ -467,12 +470,6 @@ def judge_alignment(at: Situation) -> Iterator[Finding]:
             " /etc/kubernetes/kubelet-config.yaml, remove /var/lib/kubelet/cpu_manager_state, start"
             " its kubelet again",
         )
-
-
-def _kubelet(stdin: str) -> dict[str, object]:
-    wanted = cast("dict[str, dict[str, object]]", parse_lines(stdin).get("wanted") or {})
-    settings = wanted.get("settings") or {}
-    return cast("dict[str, object]", settings.get(WORKERS_KUBELET) or {})
 
 
 def judge_playbooks(at: Situation) -> Iterator[Finding]:
