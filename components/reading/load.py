@@ -146,7 +146,25 @@ class _Stack:
 
     @property
     def secrets(self) -> StackSecrets | None:
-        return _stack_secrets(self.text)
+        value = self.text.value
+        config = value.get("config") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or not isinstance(config, dict):
+            return None
+        start, lines = "railyard:", self.text.lines
+        ours = {k.removeprefix(start): v for k, v in config.items() if k.startswith(start)}
+        encrypted = {k for k, v in ours.items() if isinstance(v, dict) and "secure" in v}
+        return StackSecrets(
+            encrypted=frozenset(encrypted),
+            in_clear=frozenset(ours.keys() - encrypted),
+            complete="environment" not in value,
+            switches={
+                k: show_value(v)
+                for k, v in ours.items()
+                if k in {*SETTINGS, "piece"} and not isinstance(v, dict | list)
+            },
+            file=lines.file,
+            lines={key: line for key in config if (line := lines.line_of(("config", key)))},
+        )
 
     def refuse(self, what: str, fix: str, value: Json) -> Loaded:
         """Report one problem of the key that names the site."""
@@ -174,11 +192,8 @@ def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
     if refused:
         return replace(refused, secrets=stack.secrets)
     if not keys.isdisjoint({"config", CONFIG_KEY, SITE_KEY}):
-        return stack.refuse(
-            f"`{SITE_KEY}` is {site}, and {name} is the file of a stack itself.",
-            "name the site itself: a file that begins with `name:`.",
-            site,
-        )
+        what = f"`{SITE_KEY}` is {site}, and {name} is the file of a stack itself."
+        return stack.refuse(what, "name the site itself: a file that begins with `name:`.", site)
     problems = (*stack.text.problems, *parsed.problems)
     loaded = _validate(replace(parsed, problems=problems), stack.secrets)
     return replace(loaded, path=found.path, marks=find_marks(found.text, name))
@@ -201,34 +216,10 @@ def _no_cluster(file: str, value: Json) -> Finding:
     config = value.get("config") if isinstance(value, dict) else None
     written = list(config) if isinstance(config, dict) else []
     near = next((key for key in written if did_you_mean(key, _SITES)), None)
-    return Finding(
-        rule="missing-key",
-        what=f"the stack's configuration has neither `{SITE_KEY}` nor `{CONFIG_KEY}`"
-        f"{f'; did you mean it by `{near}`?' if near and near not in _SITES else '.'}",
-        where=(Place((), None, file, 1),),
-        fix=f"name the site's file under `config:`, for example `{SITE_KEY}: site.yaml`.",
-    )
-
-
-def _stack_secrets(text: YamlText) -> StackSecrets | None:
-    value = text.value
-    config = value.get("config") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(config, dict):
-        return None
-    ours = {k.removeprefix("railyard:"): v for k, v in config.items() if k.startswith("railyard:")}
-    encrypted = {k for k, v in ours.items() if isinstance(v, dict) and "secure" in v}
-    return StackSecrets(
-        encrypted=frozenset(encrypted),
-        in_clear=frozenset(ours.keys() - encrypted),
-        complete="environment" not in value,
-        switches={
-            k: show_value(v)
-            for k, v in ours.items()
-            if k in {*SETTINGS, "piece"} and not isinstance(v, dict | list)
-        },
-        file=text.lines.file,
-        lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},
-    )
+    end = f"; did you mean it by `{near}`?" if near and near not in _SITES else "."
+    what = f"the stack's configuration has neither `{SITE_KEY}` nor `{CONFIG_KEY}`{end}"
+    fix = f"name the site's file under `config:`, for example `{SITE_KEY}: site.yaml`."
+    return Finding(what, (Place((), None, file, 1),), fix, rule="missing-key")
 
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
