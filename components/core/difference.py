@@ -46,7 +46,7 @@ class Difference:
     setting: str
     """Name with its unit: `mtu_bytes`."""
     actual: str
-    """The value on the device; `absent` if it has none."""
+    """The value on the device, or `absent`."""
     desired: str
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from components.core.plain_text import indented
 
 OMIT_EMPTY: Final = {"omit_empty": True}
-"""Metadata of a field that was added later: if it is empty, plans and their digests stay
+"""Metadata of a later field: if it is empty, plans and their digests stay
 unchanged, so acceptance does not run again because of it."""
 
 

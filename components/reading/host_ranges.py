@@ -154,7 +154,7 @@ def _runs(bracket: str) -> Iterator[tuple[str, str]]:
 
 
 def count_of(bracket: str) -> int:
-    """Count the numbers of a bracket; a run that runs backwards has none."""
+    """Count the numbers of a bracket, without its backward runs."""
     return sum(max(0, int(last) - int(first) + 1) for first, last in _runs(bracket))
 
 
@@ -165,7 +165,7 @@ def fit_bracket(text: str, bracket: str, count: int) -> str:
 
 
 def _slip(text: str) -> tuple[str, str] | None:
-    """Return the fault of the ranges in a text, and the fix; None if they are good."""
+    """Return the fault of the ranges in a text, and the fix; None without one."""
     if slip := _SLIP.search(text):
         better = f"{text[: slip.start()]}[{slip[1]}-{slip[2]}]{text[slip.end() :]}"
         return f"{text} is not a range", f"write {better}"

@@ -228,7 +228,7 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
 
 
 def _fault(target: str, address: str, count: int) -> tuple[str, str] | None:
-    """Return the fault of what is plugged into some ports, and the fix; None if it is good."""
+    """Return the fault of a target or an address of ports, and the fix; None without one."""
     brackets, fitting = BRACKETS.findall(target), "gpu[01-04]/rail-0"
     wrong = _miscounted(target, count)
     if len(brackets) == 1 and count > 1:
