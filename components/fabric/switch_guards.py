@@ -230,7 +230,7 @@ def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignS
     findings: list[ForeignSetting] = []
     for (kind, hit), ports in alike.items():
         where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
-        text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
+        text = {**_FIXES, **system_of(look.os).fixes}.get(kind, _OTHER_FIX)
         share = "".join(filter(str.isdigit, hit.harmless)) or "12"
         fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
         fix += "; repeat for the other ports" if len(ports) > 1 else ""
@@ -275,49 +275,6 @@ BREAKS: Final[Mapping[str, str]] = {
     "shared": "the rate of RoCE on that link: other VLANs share it",
     "foreign": "the rate of the rail: what these ports send and flood reaches its hosts",
 }
-
-_FIXES: Final[Mapping[str, Mapping[str, str]]] = {
-    "onyx": {
-        "switch.schedule": "interface ethernet {port} traffic-class {n} dcb ets wrr {share}",
-        "switch.rewrite": "interface ethernet {port} no qos rewrite dscp",
-        "switch.ecn_elsewhere": "interface ethernet {port} no traffic-class {n} congestion-control",
-        "switch.pfc_elsewhere": "interface ethernet {port} no dcb priority-flow-control mode force",
-        "switch.dscp_map": "map the DSCPs to switch-priority {harmless} on that port",
-        "switch.other_vlans": "interface ethernet {port} switchport trunk allowed-vlan {harmless}",
-    },
-    "cumulus": {
-        "switch.schedule": "nv unset interface {port} qos egress-scheduler, or unset {n} in its"
-        " profile under `qos egress-scheduler`",
-        "switch.rewrite": "nv unset interface {port} qos remark, or nv unset qos remark"
-        " default-global",
-        "switch.ecn_elsewhere": "nv unset interface {port} qos congestion-control, or unset class"
-        " {n} in its profile under `qos congestion-control`",
-        "switch.pfc_elsewhere": "nv unset interface {port} qos pfc, or nv unset qos pfc"
-        " default-global",
-        "switch.dscp_map": "nv unset interface {port} qos mapping, or unset the DSCP in its profile"
-        " under `qos mapping`",
-        "switch.other_vlans": "nv set interface {port} bridge domain br_default vlan {harmless},"
-        " and unset the others",
-    },
-    "eos": {
-        "switch.schedule": "interface {port}, uc-tx-queue {n}, priority strict",
-        "switch.rewrite": "no qos rewrite dscp",
-        "switch.ecn_elsewhere": "interface {port}, uc-tx-queue {n}, no random-detect ecn",
-        "switch.pfc_elsewhere": "interface {port}, no priority-flow-control priority {n} no-drop",
-        "switch.dscp_map": "qos map dscp {n} to traffic-class {harmless}",
-        "switch.other_vlans": "interface {port}, switchport trunk allowed vlan {harmless}",
-    },
-    "sonic": {
-        "switch.schedule": "give queue {n} of {port} its own scheduler: QUEUE|{port}|{n}",
-        "switch.rewrite": "sudo sonic-db-cli CONFIG_DB HDEL 'PORT_QOS_MAP|{port}' tc_to_dscp_map",
-        "switch.ecn_elsewhere": "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|{port}|{n}' wred_profile",
-        "switch.pfc_elsewhere": "sudo pfc config priority off {port} {n}",
-        "switch.dscp_map": "correct the row of DSCP_TO_TC_MAP that PORT_QOS_MAP|{port} names",
-        "switch.other_vlans": "sudo config vlan member del {n} {port}",
-    },
-    "": {
-        "switch.foreign_ports": "take the VLAN off those ports, or name them in the file",
-        "": "set it to {harmless} on {port}",
-    },
-}
-"""System to the fix of each kind; an empty name is every other system, or kind."""
+_FIXES: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
+_OTHER_FIX: Final = "set it to {harmless} on {port}"
+"""The fix of a kind that its system does not name."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, cast, get_args, get_type_hints
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
@@ -22,6 +23,7 @@ from components.checks.registry import RULES
 from components.core.errors import SpecError, UsageError
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.systems import driver_of, system_of
+from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Switch
 from lab.switches.emulators import EMULATORS, make_switch
 from lab.switches.sonic import config as sonic
@@ -177,6 +179,32 @@ def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
     assert missing_parts(system) == []
     emulator = make_switch(_config(system), tmp_path / "leaf-01.json")
     assert emulator.unmodelled == ()
+
+
+def _mistyped(value: object, kind: Any) -> Iterator[str]:  # noqa: ANN401 - any annotation
+    """Where a value, or a part of it, does not have its type."""
+    if is_dataclass(value) and not isinstance(value, type):
+        hints = get_type_hints(type(value))
+        for each in fields(value):
+            parts = _mistyped(getattr(value, each.name), hints[each.name])
+            yield from (f"{each.name}.{part}" for part in parts)
+        return
+    try:
+        TypeAdapter(kind, config={"arbitrary_types_allowed": True}).validate_python(
+            value, strict=True
+        )
+    except ValidationError as error:
+        yield str(error)
+
+
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
+def test_the_facts_of_a_system_have_their_types(system: str) -> None:
+    assert [*_mistyped(system_of(system), SwitchSystem)] == []
+
+
+def test_a_fact_of_another_type_is_found() -> None:
+    wrong = replace(system_of("eos"), a_release=cast("str", 4.32))
+    assert [each.partition(".")[0] for each in _mistyped(wrong, SwitchSystem)] == ["a_release"]
 
 
 @pytest.mark.parametrize("system", SWITCH_SYSTEMS)

@@ -1,22 +1,26 @@
 """The description of a switch system for other rooms: one value, `SYSTEM`, in each folder.
 
-Optional parts are left out if a system lacks them. Every Ethernet system has lossless and lossy
-RoCE on trunks and access ports.
+Facts are in `system.yaml` of the folder, code is in its `system.py`. Optional parts are left out if
+a system lacks them. Every Ethernet system has lossless and lossy RoCE on trunks and access ports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import yaml
 
 from components.catalogue.switches.switch_model import (
+    LOADER,
     Release,
     is_numbered,
     parse_release,
     show_release,
 )
-from components.fabric.parts import IdentityQuestions
+from components.fabric.parts import Field, IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain, Driver
 from components.model.fabric import Rdma
@@ -202,6 +206,8 @@ class SwitchSystem:
     preview shows. If the reading after the change differs, the old values are put back."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
+    fixes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Kind of guard to the line that makes it harmless, for people."""
 
     def since(self, name: str) -> Release | str | None:
         """The first release with a feature or port setting, or why it lacks it; None: any."""
@@ -235,3 +241,34 @@ class ExecForm:
     """The lines of an undo, made to spare things that others use by now."""
     unproven: str = ""
     """Lines of the undo with a source that were never seen on a switch; the plan names them."""
+
+
+_KINDS: Final[Mapping[str, type]] = {
+    "session": SessionProfile,
+    "exec_form": ExecForm,
+    "identity": IdentityQuestions,
+    **dict.fromkeys(("release", "model", "serial", "base_mac", "rights"), Field),
+    "routed": RoutedForm,
+    "cautions": Caution,
+    "drain": Drain,
+}
+"""Key of a table in `system.yaml` to its type; every other table is a mapping."""
+
+
+def load_facts(name: str, **code: Mapping[str, object]) -> dict[str, Any]:
+    """The facts of a system by field of `SwitchSystem`; `code` adds keys to their tables."""
+    text = (Path(__file__).parent / name / "system.yaml").read_text()
+    facts: dict[str, Any] = yaml.load(text, LOADER)  # noqa: S506 - a safe one
+    facts |= {key: {**facts[key], **parts} for key, parts in code.items()}
+    return {key: _made(key, value) for key, value in facts.items()}
+
+
+def _made(key: str, value: Any) -> Any:  # noqa: ANN401 - of any form
+    if isinstance(value, list):
+        return tuple(_made(key, each) for each in cast("list[object]", value))
+    if isinstance(value, set):
+        return frozenset(cast("set[object]", value))
+    if not isinstance(value, dict):
+        return value
+    parts = {name: _made(name, each) for name, each in cast("dict[str, object]", value).items()}
+    return _KINDS[key](**parts) if key in _KINDS else parts

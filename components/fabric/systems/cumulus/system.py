@@ -16,8 +16,6 @@ from pydantic import TypeAdapter
 
 from components.fabric.parts import (
     WHOLE,
-    Field,
-    IdentityQuestions,
     Session,
     Sessions,
     is_default,
@@ -27,7 +25,7 @@ from components.fabric.parts import (
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
 from components.fabric.systems import cumulus as nvue
-from components.fabric.systems.base import Answer, Drain
+from components.fabric.systems.base import Answer
 from components.fabric.systems.cumulus import ROCE, Line, non_rows, parse_profile, rows
 from components.fabric.systems.cumulus.rows import States, Tail
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
@@ -370,7 +368,16 @@ def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_sy
     return (f"nv unset interface {ports} {rows.DOMAIN}", *lines) if desired.ports else lines
 
 
+def _switch_word(state: SwitchState) -> str:
+    return "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on"
+
+
 SYSTEM: Final = switch_system.SwitchSystem(
+    **switch_system.load_facts(
+        "cumulus",
+        exec_form={"around": _leave_bridge, "given": ({non_rows.ROCE_PRIORITY: non_rows.GIVEN},)},
+        drain={"on": _switch_word},
+    ),
     driver=CumulusDriver(),
     profile=switch_system.RoceProfile(
         priority=non_rows.ROCE_PRIORITY,
@@ -386,72 +393,12 @@ SYSTEM: Final = switch_system.SwitchSystem(
     ),
     intent=plan_intent,
     session=linux.SESSION,
-    exec_form=switch_system.ExecForm(
-        expects=r"(?s).*\bapplied(?:_and_saved)?\b.*",
-        commit=("nv config apply -y",),
-        around=_leave_bridge,
-        lacks={
-            **dict.fromkeys(("class_shares", "ecn"), "the profiles of marking and shares of ports"),
-            **dict.fromkeys(("addresses", "bgp"), "addresses and BGP"),
-            "splits": "splits of ports",
-            "adaptive_routing": "adaptive routing",
-        },
-        given=({non_rows.ROCE_PRIORITY: non_rows.GIVEN},),
-    ),
-    identity=IdentityQuestions(
-        release=Field("nv config show -o json", r'"version": "Cumulus Linux ([^"]+)"'),
-        # Up to 5.8 the hardware is one level down; there `nv show platform` lists software.
-        model=tuple(
-            Field(f"nv show platform{part} -o json", r'"(?:product-name|model)": "([^"]+)"')
-            for part in ("", " hardware")
-        ),
-        # Guide, "Monitoring System Hardware": a table of name, code, length and value.
-        serial=Field("decode-syseeprom", r"^Serial Number +0x23 +\d+ (\S+)"),
-        base_mac=Field("decode-syseeprom", r"^Base MAC Address +0x24 +\d+ (\S+)"),
-        # Who is in neither group may look and not apply (page "User Accounts").
-        rights=Field("id -Gn", r"^(.*)$"),
-        may=r"\b(sudo|nvapply)\b",
-        marks=True,
-    ),
-    # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
-    min_release=(*rows.MIN_RELEASE, 0),
-    older="lacks NVUE by default, which reads and sets it",
-    a_release="5.9.2",
     native_of=lambda release: {
         WHOLE: write_list((*rows.branch_words({}), *rows.release_words(release)))
     },
-    one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
-    semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
-    "lossy-multi-tc; each pauses in both directions or in none",
-    # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
-    pfc_watchdog=rows.WATCHDOG.since,
-    # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
-    cable_length=rows.CABLE.since,
-    port_ecn=None,
-    mark_percent=None,
-    class_shares=None,
-    watchdog_ms="the documented polling interval applies to the whole switch only",
-    cnp_class="its RoCE profile has the notifications in class 6",
-    # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
-    adaptive_routing=rows.SPREADS.since,
-    # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
-    routing=(5, 0, 0),
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
     links=switch_system.LinkForm(_link_words),
-    # Since 5.0.0; `enabled` in place of `on` since 5.15 (NVUE reference; "Optional BGP
-    # Configuration"; sources.md#graceful-drain).
-    drain=Drain(
-        title="BGP graceful shutdown",
-        away=("nv set router bgp graceful-shutdown {on}", "nv config apply -y"),
-        back=("nv unset router bgp graceful-shutdown", "nv config apply -y"),
-        asks="nv show router bgp",
-        is_away=r"^graceful-shutdown +(?:on|enabled)\b",
-        on=lambda state: "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on",
-    ),
     rows={row.setting: row.since for row in rows.PORT},
-    # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
-    # a speed in it.
-    splits=(5, 4, 0),
     # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
     reserved_vlans=range(3725, 4000),
 )

@@ -15,7 +15,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import Answer, Change, Reading
 from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.switch_system import Intent, SwitchSystem, load_facts
 from components.model.infiniband import DEFAULT_PARTITION
 
 PARTITIONS: Final = "show ib partition"
@@ -185,25 +185,10 @@ class MlnxosDriver(mellanox_cli.MellanoxDriver):
 
 
 SYSTEM: Final = SwitchSystem(
+    **load_facts("mlnxos"),
     driver=MlnxosDriver(),
     # InfiniBand does without RoCE: `network_plan.py` plans such a switch.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=mellanox_cli.SESSION,
-    exec_form="a plain exec cannot read partition members, so a removed port would stay a member, "
-    "and recreating the partition would drop its connections",
     identity=mellanox_cli.IDENTITY,
-    # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
-    min_release=(3, 6, 8010),
-    older="prints `show ib partition` in another layout",
-    a_release="3.11.2016",
-    unproven={
-        r"pkey|ipoib|member .*": "the lines are those of a public driver of an SB7800; "
-        "MLNX-OS's own pages do not show them",
-        r"mtu_bytes|rate_gbit_s": "of their lines only `mtu 4K` is published",
-    },
-    links="an InfiniBand link trains to the best rate that both ends have, and takes its error "
-    "correction from that",
-    port_ecn="InfiniBand has no ECN thresholds",
-    routing="InfiniBand does not route IP: its subnet manager makes the routes",
-    drain="InfiniBand has no BGP: its subnet manager makes the routes when a link goes down",
 )

@@ -14,7 +14,12 @@ from components.fabric.systems.base import Answer
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.fabric.systems.rows import factory_values, read_answers, write_steps
-from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY, Intent, SwitchSystem
+from components.fabric.systems.switch_system import (
+    ONE_SHOT_PRIORITY,
+    Intent,
+    SwitchSystem,
+    load_facts,
+)
 from components.model.fabric import Rdma
 
 VLANS: Final = "show vlan | json-print"
@@ -306,29 +311,10 @@ def plan_intent(rdma: Rdma) -> Intent:
 
 
 SYSTEM: Final = SwitchSystem(
+    **load_facts("onyx"),
     driver=OnyxDriver(),
     intent=plan_intent,
     session=mellanox_cli.SESSION,
-    # `speed 100G no-autoneg` on 3.6 and `speed 100G` on 3.9 (sources.md#onyx-unknown).
-    links="the words for it are others on 3.6 than on 3.9, and no page was found that says since "
-    "when",
     exec_form=mellanox_cli.EXEC,
     identity=mellanox_cli.IDENTITY,
-    # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools and
-    # ECN per class came with 3.6.5000 (lab/sources.md#onyx).
-    min_release=(3, 8, 2000),
-    older="lacks `show roce`, which reads its state",
-    a_release="3.9.2504",
-    one_shot_modes=frozenset({"lossless", "semi_lossless"}),
-    one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
-    semi_lossless=None,
-    pfc_watchdog="no published command shows whether its `pfc-wd` is on: it could be set, but not "
-    "read back",
-    cable_length="its lossless pool sizes the headroom itself, and no command for the length "
-    "of a cable is documented",
-    port_ecn=None,
-    mark_percent="its line of thresholds takes no share of packets: above the upper threshold it "
-    "marks all",
-    class_shares=None,
-    repairs=frozenset({"switch.rewrite", "switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

@@ -36,9 +36,6 @@ _UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refus
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which shows the columns: cells may contain blanks."""
-MIN_RELEASE: Final = 202205
-"""First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
-(sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
 Row = dict[str, str]
 """Column to cell."""
 

@@ -17,8 +17,6 @@ from typing import Final
 
 from components.fabric.parts import (
     WHOLE,
-    Field,
-    IdentityQuestions,
     Sessions,
     write_list,
     write_text,
@@ -384,79 +382,24 @@ def _around_undo(desired: SwitchState, lines: switch_system.Lines) -> switch_sys
     return (*map(Script, sent),) if desired.ports else lines
 
 
-EXEC: Final = switch_system.ExecForm(
-    expects=r"(?s)(?:.*\n)?applied\s*",
-    commit=("echo applied",),
-    lacks={"bgp": "addresses and BGP", "speed": "the speed of a port",
-        "cable_m": "the length of a cable",
-        "pfc_watchdog": "PFC watchdogs, their times and how often they look"},
-    native=lambda name, port: db.write_settings(
-        {
-            each: dict.fromkeys(db.cells_of(name, row, tc), "unknown")
-            for each, row, tc in db.settings_of(port)
-        }
-    ),
-    around=_around,
-    around_undo=_around_undo,
-    # sonic-utilities, config/main.py, 202205 to 202511: the code is known, no switch was seen.
-    unproven="that `config qos reload --ports` gives the ports the QoS of the platform again",
-)  # fmt: skip
+def _unread(name: str, port: PortState) -> dict[str, str]:
+    cells = {
+        each: dict.fromkeys(db.cells_of(name, row, tc), "unknown")
+        for each, row, tc in db.settings_of(port)
+    }
+    return db.write_settings(cells)
 
 
 SYSTEM: Final = switch_system.SwitchSystem(
+    **switch_system.load_facts(
+        "sonic", exec_form={"native": _unread, "around": _around, "around_undo": _around_undo}
+    ),
     driver=SonicDriver(),
     intent=plan_intent,
     session=linux.SESSION,
-    exec_form=EXEC,
-    # The right to configure is asked for by `enter`: `sudo -n true`.
-    identity=IdentityQuestions(
-        release=Field("show version", r"^SONiC Software Version: (?:SONiC\.)?(\S+)"),
-        model=(Field("show version", r"^HwSKU: (\S+)"),),
-        # The command reference of sonic-utilities (sources.md#switch-identity): it shows no MAC.
-        serial=Field("show version", r"^Serial Number: (\S+)"),
-        marks=True,
-    ),
-    min_release=(show.MIN_RELEASE, 0, 0),
-    older="makes lossless buffers for priorities 3 and 4 only",
     reads_release=lambda text: show.parse_branch(text) > 0,
-    a_release="202405",
     native_of=lambda release: {routing.RELEASE: str(release[0])},
     parse_release=lambda text: (show.parse_branch(text), 0, 0),
-    semi_lossless="its ports pause and are paused together",
-    # `pfcwd_sw_enable`, the list of watched queues, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(show.MIN_RELEASE, 0, 0),
-    cable_length=(show.MIN_RELEASE, 0, 0),
-    cable_per_port=True,
-    # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
-    template_marks=frozenset({3, 4}),
-    # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(show.MIN_RELEASE, 0, 0),
-    routed=switch_system.RoutedForm(
-        loopback="Loopback0",
-        vlan="Vlan{}",
-        link=(routing.LINK_LOCAL,),
-        max_paths=64,  # of 256 (sonic-bgp-global.yang, whose default is 1)
-        sessions="show ip bgp summary",
-        session="show ip bgp neighbors {}",
-        cautions=(
-            switch_system.Caution(
-                "whether BGP sessions over ports without addresses come back after a boot of SONiC "
-                "is not proven: issue 27723 of sonic-buildimage is open, and with FRR 10.5.1 they "
-                "stay Idle (issue 26959)",
-                "give the links an address, or restart one switch before the rack is in use and "
-                "look at its sessions.",
-                unnumbered=True,
-            ),
-            switch_system.Caution(
-                f"SONiC's BGP before {routing.UP_SINCE} takes rows that its own YANG refuses: "
-                "while our sessions exist, it refuses `config apply-patch`, `config replace`, "
-                "`config rollback` and `config interface breakout`",
-                f"upgrade it to {routing.UP_SINCE} or later, or do such changes before the first "
-                "update.",
-                until=(routing.UP_SINCE, 0, 0),
-            ),
-        ),
-    ),
     # TSA does nothing with frrcfgd (sonic-buildimage, issue 22729), which our BGP needs. The field
     # is in sonic-bgp-global.yang and frrcfgd.py (sources.md#graceful-drain). A release without it
     # shows nothing in FRR, and then the switch is not changed.
@@ -471,14 +414,4 @@ SYSTEM: Final = switch_system.SwitchSystem(
         is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
     links=switch_system.LinkForm(_link_words),
-    # sonic-utilities, config/stp.py, 202411: `portfast` with PVST, `edge_port` with MST.
-    lacking={
-        "bpdu_guard": "its spanning tree is off unless the site switches it on, and the field of "
-        "an edge port depends on its mode"
-    },
-    mark_percent=None,
-    class_shares=None,
-    watchdog_ms=None,
-    cnp_class=None,
-    port_ecn="its driver has one profile of thresholds for the whole switch",
 )
