@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from components.catalogue.switches.switch_model import Mode, SwitchModel, read_split
+from components.catalogue.switches.switch_model import Mode, Split, SwitchModel, SystemFacts
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.model.units import Frozen, Kib
 
@@ -93,13 +93,14 @@ class DescribedSwitch(Frozen):
         """The same facts in the catalogue's form, for one switch system."""
         lanes = self.lanes or (8 if max(self.speeds_gbit_s) >= _WIDE_GBIT_S else 4)
         infiniband = SWITCH_SYSTEMS[system].carries == "infiniband"
-        return SwitchModel(
+        return SwitchModel.model_construct(
             name=name,
-            ports={system: tuple(SWITCH_SYSTEMS[system].ports.names(self.ports, lanes))},
+            systems={system: SystemFacts()},
+            count=self.ports,
             port_speeds_gbit_s=self.speeds_gbit_s,
             max_lossless_priorities=0 if infiniband else self.lossless_priorities,
             lanes=lanes,
-            splits=tuple(read_split(mode) for mode in self.breakouts),
+            splits=tuple(Split(mode=mode) for mode in self.breakouts),
             most_mtu_bytes=self.mtu_bytes,
         )
 

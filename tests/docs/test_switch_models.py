@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from components.catalogue.switches import MODELS, find_model, find_plain, list_plain
-from components.catalogue.switches.switch_model import FOLDER, PlainFile, SwitchModel
+from components.catalogue.switches.switch_model import FOLDER, PlainSwitch, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.fabric.fabric_plan import plan_fabric
 from components.reading.load import parse_site
@@ -204,6 +204,6 @@ def test_such_a_file_that_is_not_sound_is_refused(changes: dict[str, object], wo
         "speeds_gbit_s": [800],
     }
     sound = facts | {"sources": dict.fromkeys(facts, "made up")}
-    assert [*PlainFile.model_validate(sound).as_model().ports] == ["p1", "p2", "q1", "q2"]
+    assert [*PlainSwitch.model_validate(sound).ports] == ["p1", "p2", "q1", "q2"]
     with pytest.raises(ValidationError, match=words):
-        PlainFile.model_validate(sound | changes)
+        PlainSwitch.model_validate(sound | changes)

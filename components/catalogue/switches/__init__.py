@@ -9,13 +9,13 @@ from typing import Final
 
 from components.catalogue.switches.switch_model import (
     FOLDER,
-    PlainFile,
     PlainSwitch,
     SwitchModel,
     list_models,
     read_file,
     read_model,
 )
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 
 WITHOUT_LOGIN: Final = FOLDER / "without_login"
 
@@ -64,9 +64,14 @@ def list_plain() -> tuple[str, ...]:
 def find_plain(name: str) -> PlainSwitch | None:
     """The model with that name; also a managed one, which others may look after."""
     if name in list_models(WITHOUT_LOGIN):
-        return PlainFile.model_validate(read_file(name, WITHOUT_LOGIN)).as_model()
+        return PlainSwitch.model_validate(read_file(name, WITHOUT_LOGIN))
     managed = find_model(name)
-    ports = managed.ports.get("mlnxos") if managed else None
-    if managed is None or ports is None:
+    if managed is None or "mlnxos" not in managed.systems:
         return None
-    return PlainSwitch(managed.asic, "MLNX-OS", (ports,), managed.port_speeds_gbit_s)
+    usual = SWITCH_SYSTEMS["mlnxos"].ports.form.format(f"[1-{managed.count}]")
+    return PlainSwitch.model_construct(
+        asic=managed.asic,
+        runs="MLNX-OS",
+        names=(managed.systems["mlnxos"].names or usual,),
+        speeds_gbit_s=managed.port_speeds_gbit_s,
+    )

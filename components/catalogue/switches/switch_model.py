@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
@@ -29,52 +28,125 @@ UNRELEASED: Final = 999_999
 """First number of software without a branch yet, such as SONiC's master."""
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+FOLDER: Final = Path(__file__).parent / "models"
+SUFFIX: Final = ".yaml"
+MODE: Final = r"^[2-8]x[1-9][0-9]{0,4}$"
+Mode = Annotated[str, StringConstraints(pattern=MODE)]
+"""Parts of a split port and the speed of each in Gbit/s: `2x400`."""
+_SPAN: Final = re.compile(r"\[(\d+)-(\d+)\]")
+LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
+    yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+)
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    def check_sources(self, sources: Mapping[str, str]) -> None:
+        """Refuse a key without a source, and a source without a key."""
+        fields = type(self).model_fields
+        keys = {fields[name].alias or name for name in self.model_fields_set - {"sources", "name"}}
+        if odd := ", ".join(sorted(keys ^ {*sources})):
+            raise ValueError(f"a key has a source, and a source a key, but not for: {odd}")
+
+
+class Split(_Facts):
     """One way to split a port into parts of equal size."""
 
-    parts: int
-    speed_gbit_s: int
-    """The fastest speed of a part."""
-    systems: tuple[str, ...] | None = None
-    """Switch systems that can; None: all that run on the model."""
+    mode: Mode
     blocks_next: bool = False
     """It removes the next port, so only every second one, from the first on, can do it."""
+    systems: tuple[str, ...] | None = None
+    """Switch systems that can; None: all that run on the model."""
 
-    @property
-    def mode(self) -> str:
-        """As files write it: `2x400`."""
-        return f"{self.parts}x{self.speed_gbit_s}"
+    @cached_property
+    def parts(self) -> int:
+        """How many."""
+        return int(self.mode.partition("x")[0])
+
+    @cached_property
+    def speed_gbit_s(self) -> int:
+        """The fastest speed of a part."""
+        return int(self.mode.partition("x")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchModel:
-    """One switch model; its file in `models/` names the source of each number."""
+class SystemFacts(_Facts):
+    """A system that runs on the model."""
 
-    name: str
-    ports: Mapping[str, tuple[str, ...]]
-    """Switch system that runs on it to its port names, unsplit."""
-    port_speeds_gbit_s: tuple[int, ...]
-    max_lossless_priorities: int
-    """0 on InfiniBand, where everything is lossless."""
+    since: str | None = None
+    """First release that does, if a page names it."""
+    names: str | None = None
+    """Names of its ports if the system's own way does not give them: `1/[1-32]/[1-2]`."""
+    headroom_m: tuple[int, ...] = ()
+    """Lengths of cables for which the platform has headroom, ascending; default any."""
+
+
+class SlowPorts(_Facts):
+    """Slower ports before the others, which cannot be split."""
+
+    ports: int
+    gbit_s: int
+
+
+class SwitchModel(_Facts):
+    """One switch model, as its file in `models/` describes it."""
+
+    name: str = ""
+    """That of the file."""
     asic: str = ""
-    """Generation of the switching chip, for example `Spectrum-2`."""
-    lanes: int = 4
+    """Generation of the switching chip, for example `Spectrum-2`; empty: the site describes it."""
+    systems: dict[str, SystemFacts]
+    count: Annotated[int, Field(ge=1, alias="ports")]
+    """Number of whole ports."""
+    lanes: Annotated[int, Field(ge=1, le=16)] = 4
     """Electrical lanes of a port, by which some systems name its parts; 4: QSFP28 and QSFP56."""
+    port_speeds_gbit_s: Annotated[tuple[int, ...], Field(min_length=1, alias="speeds_gbit_s")]
+    slow: SlowPorts | None = None
     splits: tuple[Split, ...] = ()
-    """The ways to split a port."""
     buffer_mb: int | None = None
     """Packet buffer that all ports share, in MB as the data sheet counts them."""
-    headroom_lengths_m: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict[str, tuple[int, ...]]
-    )
-    """Switch system to the lengths of cables for which its platform has headroom, ascending."""
-    first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
-    """Switch system to the first release that runs on the model, if a page names it."""
-    slow_ports: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Port to its fastest speed, if it is slower than the others and cannot be split."""
-    most_mtu_bytes: int | None = None
+    most_mtu_bytes: Annotated[int | None, Field(alias="mtu_bytes")] = None
     """The largest MTU of a port, if it is less than the system's."""
+    max_lossless_priorities: Annotated[int, Field(ge=0, le=8, alias="lossless_priorities")]
+    """0 on InfiniBand, where everything is lossless."""
+    sources: dict[str, str]
+    """Key of the file to who states it."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> SwitchModel:
+        self.check_sources(self.sources)
+        for split in self.splits:
+            if self.lanes % split.parts or split.speed_gbit_s > self.speed_gbit_s:
+                raise ValueError(f"{self.lanes} lanes of a port cannot be split as {split.mode}")
+        return self
+
+    @cached_property
+    def ports(self) -> Mapping[str, tuple[str, ...]]:
+        """Switch system that runs on it to its port names, unsplit."""
+        return {
+            system: tuple(
+                SWITCH_SYSTEMS[system].ports.names(self.count, self.lanes)
+                if facts.names is None
+                else spell(facts.names)
+            )
+            for system, facts in self.systems.items()
+        }
+
+    @cached_property
+    def slow_ports(self) -> Mapping[str, int]:
+        """Port to its fastest speed, if it is slower than the others and cannot be split."""
+        slow = self.slow or SlowPorts(ports=0, gbit_s=0)
+        return {port: slow.gbit_s for names in self.ports.values() for port in names[: slow.ports]}
+
+    @property
+    def first_release(self) -> Mapping[str, Release]:
+        """Switch system to the first release that runs on the model, if a page names it."""
+        return {n: parse_release(each.since) for n, each in self.systems.items() if each.since}
+
+    @property
+    def headroom_lengths_m(self) -> Mapping[str, tuple[int, ...]]:
+        """Switch system to the lengths of cables for which its platform has headroom, ascending."""
+        return {n: each.headroom_m for n, each in self.systems.items() if each.headroom_m}
 
     @property
     def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
@@ -227,145 +299,12 @@ def show_release(release: Release) -> str:
     return ".".join(map(str, numbers))
 
 
-FOLDER: Final = Path(__file__).parent / "models"
-SUFFIX: Final = ".yaml"
-MODE: Final = r"^[2-8]x[1-9][0-9]{0,4}$"
-Mode = Annotated[str, StringConstraints(pattern=MODE)]
-"""Parts of a split port and the speed of each in Gbit/s: `2x400`."""
-_SPAN: Final = re.compile(r"\[(\d+)-(\d+)\]")
-LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
-    yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-)
-
-
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    def check_sources(self, sources: Mapping[str, str]) -> None:
-        """Refuse a key without a source, and a source without a key."""
-        odd = ", ".join(sorted((self.model_fields_set - {"sources"}) ^ {*sources}))
-        if odd:
-            raise ValueError(f"a key has a source, and a source a key, but not for: {odd}")
-
-
-class SplitFacts(_Facts):
-    """One way to split a port."""
-
-    mode: Mode
-    blocks_next: bool = False
-    """It removes the next port, so only every second one, from the first on, can do it."""
-    systems: tuple[str, ...] | None = None
-    """Systems that can; default all of the model."""
-
-
-class SystemFacts(_Facts):
-    """A system that runs on the model."""
-
-    since: str | None = None
-    """First release that does, if a page names it."""
-    names: str | None = None
-    """Names of its ports if the system's own way does not give them: `1/[1-32]/[1-2]`."""
-    headroom_m: tuple[int, ...] = ()
-    """Lengths of cables for which the platform has headroom, ascending; default any."""
-
-
-class SlowPorts(_Facts):
-    """Slower ports before the others, which cannot be split."""
-
-    ports: int
-    gbit_s: int
-
-
-class ModelFile(_Facts):
-    """The facts of one model, as its file says them."""
-
-    asic: str
-    """Generation of the switching chip, for example `Spectrum-2`."""
-    systems: dict[str, SystemFacts]
-    ports: Annotated[int, Field(ge=1)]
-    """Number of whole ports."""
-    lanes: Annotated[int, Field(ge=1, le=16)] = 4
-    """Electrical lanes of a port."""
-    speeds_gbit_s: Annotated[tuple[int, ...], Field(min_length=1)]
-    slow: SlowPorts | None = None
-    splits: tuple[SplitFacts, ...] = ()
-    buffer_mb: int | None = None
-    """As the data sheet counts; default: not known."""
-    mtu_bytes: int | None = None
-    """The largest MTU of a port, if it is less than the system's."""
-    lossless_priorities: Annotated[int, Field(ge=0, le=8)]
-    sources: dict[str, str]
-    """Key of this file to who states it."""
-
-    @model_validator(mode="after")
-    def _is_sound(self) -> ModelFile:
-        self.check_sources(self.sources)
-        for split in self.splits:
-            parts, speed = map(int, split.mode.split("x"))
-            if self.lanes % parts or speed > max(self.speeds_gbit_s):
-                raise ValueError(f"{self.lanes} lanes of a port cannot be split as {split.mode}")
-        return self
-
-    def as_model(self, name: str) -> SwitchModel:
-        """The facts in the form that other rooms use."""
-        ports = {
-            system: tuple(
-                SWITCH_SYSTEMS[system].ports.names(self.ports, self.lanes)
-                if facts.names is None
-                else spell(facts.names)
-            )
-            for system, facts in self.systems.items()
-        }
-        slow = self.slow or SlowPorts(ports=0, gbit_s=0)
-        first = {
-            system: parse_release(facts.since)
-            for system, facts in self.systems.items()
-            if facts.since
-        }
-        return SwitchModel(
-            name=name,
-            asic=self.asic,
-            ports=ports,
-            lanes=self.lanes,
-            port_speeds_gbit_s=self.speeds_gbit_s,
-            slow_ports={
-                port: slow.gbit_s for names in ports.values() for port in names[: slow.ports]
-            },
-            splits=tuple(read_split(s.mode, s.systems, s.blocks_next) for s in self.splits),
-            buffer_mb=self.buffer_mb,
-            most_mtu_bytes=self.mtu_bytes,
-            max_lossless_priorities=self.lossless_priorities,
-            first_release=first,
-            headroom_lengths_m={
-                system: facts.headroom_m
-                for system, facts in self.systems.items()
-                if facts.headroom_m
-            },
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PlainSwitch:
-    """An InfiniBand switch to which we do not log in.
+class PlainSwitch(_Facts):
+    """An InfiniBand switch to which we do not log in, in `models/without_login/`.
 
     A subnet manager elsewhere controls it; a site file is checked against its ports, their names
     and their speeds.
     """
-
-    asic: str
-    runs: str
-    halves: tuple[tuple[str, ...], ...]
-    """The names of its ports, by the switches in its housing: mostly one."""
-    speeds_gbit_s: tuple[int, ...]
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """The ports of all switches in the housing."""
-        return tuple(name for half in self.halves for name in half)
-
-
-class PlainFile(_Facts):
-    """The facts of a switch without a login, in `models/without_login/`."""
 
     asic: str
     """Generation of the switching chip, for example `Quantum-3`."""
@@ -374,24 +313,29 @@ class PlainFile(_Facts):
     names: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of its ports: `1/[1-32]/[1-2]`. Two entries are two switches in one housing, without a
     link between them."""
-    ports: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, alias="ports")]
     """Number of its ports."""
     speeds_gbit_s: Annotated[tuple[int, ...], Field(min_length=1)]
     """Speeds of a link of four lanes, in Gbit/s."""
     sources: dict[str, str]
-    """Key of this file to who states it."""
+    """Key of the file to who states it."""
 
     @model_validator(mode="after")
-    def _is_sound(self) -> PlainFile:
+    def _is_sound(self) -> PlainSwitch:
         self.check_sources(self.sources)
-        if (count := len(self.as_model().ports)) != self.ports:
-            raise ValueError(f"its names are of {count} ports, and it has {self.ports}")
+        if (count := len(self.ports)) != self.count:
+            raise ValueError(f"its names are of {count} ports, and it has {self.count}")
         return self
 
-    def as_model(self) -> PlainSwitch:
-        """The facts in the form that other rooms use."""
-        halves = tuple(tuple(spell(form)) for form in self.names)
-        return PlainSwitch(self.asic, self.runs, halves, self.speeds_gbit_s)
+    @cached_property
+    def halves(self) -> tuple[tuple[str, ...], ...]:
+        """The names of its ports, by the switches in its housing: mostly one."""
+        return tuple(tuple(spell(form)) for form in self.names)
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports of all switches in the housing."""
+        return tuple(name for half in self.halves for name in half)
 
 
 def spell(form: str) -> Iterator[str]:
@@ -402,12 +346,6 @@ def spell(form: str) -> Iterator[str]:
         for number in numbers:
             name = _SPAN.sub(str(number), name, count=1)
         yield name
-
-
-def read_split(mode: str, systems: tuple[str, ...] | None = None, blocks: bool = False) -> Split:  # noqa: FBT001, FBT002 - a row of a file
-    """`2x400` as a `Split`."""
-    parts, speed = map(int, mode.split("x"))
-    return Split(parts=parts, speed_gbit_s=speed, systems=systems, blocks_next=blocks)
 
 
 @cache
@@ -425,4 +363,5 @@ def read_file(name: str, folder: Path) -> object:
 @cache
 def read_model(name: str, folder: Path) -> SwitchModel:
     """Read one model; ValidationError if its file is not sound."""
-    return ModelFile.model_validate(read_file(name, folder)).as_model(name)
+    model = SwitchModel.model_validate(read_file(name, folder))
+    return model.model_copy(update={"name": name})
