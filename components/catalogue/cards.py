@@ -77,43 +77,36 @@ _MODELS: Final = (
 )
 CARDS: Final[Mapping[CardName, CardModel]] = {card.name: card for card in _MODELS}
 """Card model by name, in the order in which they came out."""
-_BY_NAME: Final[Mapping[str, CardModel]] = {card.name: card for card in _MODELS}
 
 
 def find_card(name: str) -> CardModel | None:
     """The model with that name, or None."""
-    return _BY_NAME.get(name)
+    return next((card for card in _MODELS if card.name == name), None)
 
 
 IB_PORTS: Final = 2
 """Ports of the largest card that can be InfiniBand; cards with more are Ethernet alone."""
 
 
-_NICS: Final = (
-    (
-        "Broadcom",
-        re.compile(r"broadcom|netxtreme|thor ?[0-9]?|bcm ?5[0-9]+|[pn][0-9]{4}g\w*", re.IGNORECASE),
-    ),
-    (
-        "AMD Pensando",
-        re.compile(r"amd|pensando|pollara|vulcano|salina|elba|dsc[0-9-].*", re.IGNORECASE),
-    ),
-    ("Intel", re.compile(r"intel|e[128][0-9]{2,3}(-\w+)?|xx?v?7[0-9]{2}|ipu|irdma", re.IGNORECASE)),
-    ("Amazon", re.compile(r"efa|ena|amazon", re.IGNORECASE)),
-    ("Cornelis", re.compile(r"cornelis|omni-?path|cn5000", re.IGNORECASE)),
-    ("Marvell", re.compile(r"marvell|fastlinq|qlogic|ql4[0-9]+", re.IGNORECASE)),
-    ("Chelsio", re.compile(r"chelsio|t6[0-9]+", re.IGNORECASE)),
-)
-_GPUS: Final = (
-    ("AMD", re.compile(r"amd|instinct|mi[0-9]{2,3}[a-z]*|radeon|rocm", re.IGNORECASE)),
-    ("Intel", re.compile(r"intel|gaudi ?[0-9]?|hl-?[0-9]+|ponte|max ?1[0-9]{3}", re.IGNORECASE)),
-    ("Google", re.compile(r"tpu", re.IGNORECASE)),
-    ("Amazon", re.compile(r"trainium ?[0-9]?|trn[0-9]|inferentia ?[0-9]?", re.IGNORECASE)),
-)
-_SOFTWARE: Final = (
-    ("AMD", re.compile(r"(^|[/.@_-])(rocm|amd|amdgpu)([/.@:_-]|$)", re.IGNORECASE)),
-    ("Intel", re.compile(r"(^|[/.@_-])(habana|gaudi|habanalabs)([/.@:_-]|$)", re.IGNORECASE)),
-)
+_NICS: Final = {
+    "Broadcom": r"broadcom|netxtreme|thor ?[0-9]?|bcm ?5[0-9]+|[pn][0-9]{4}g\w*",
+    "AMD Pensando": r"amd|pensando|pollara|vulcano|salina|elba|dsc[0-9-].*",
+    "Intel": r"intel|e[128][0-9]{2,3}(-\w+)?|xx?v?7[0-9]{2}|ipu|irdma",
+    "Amazon": r"efa|ena|amazon",
+    "Cornelis": r"cornelis|omni-?path|cn5000",
+    "Marvell": r"marvell|fastlinq|qlogic|ql4[0-9]+",
+    "Chelsio": r"chelsio|t6[0-9]+",
+}
+_GPUS: Final = {
+    "AMD": r"amd|instinct|mi[0-9]{2,3}[a-z]*|radeon|rocm",
+    "Intel": r"intel|gaudi ?[0-9]?|hl-?[0-9]+|ponte|max ?1[0-9]{3}",
+    "Google": r"tpu",
+    "Amazon": r"trainium ?[0-9]?|trn[0-9]|inferentia ?[0-9]?",
+}
+_SOFTWARE: Final = {
+    "AMD": r"(^|[/.@_-])(rocm|amd|amdgpu)([/.@:_-]|$)",
+    "Intel": r"(^|[/.@_-])(habana|gaudi|habanalabs)([/.@:_-]|$)",
+}
 _PREFIXES: Final = {
     "amd.com": "AMD",
     "habana.ai": "Intel",
@@ -122,7 +115,6 @@ _PREFIXES: Final = {
     "aws.amazon.com": "Amazon",
 }
 """Prefixes of extended resources. `intel.com` is that of the SR-IOV device plugin itself."""
-_Table = tuple[tuple[str, re.Pattern[str]], ...]
 _WORD: Final = re.compile(r"[\s_/(),]+")
 
 
@@ -138,7 +130,8 @@ def gpu_vendor(model: str) -> str | None:
 
 def software_vendor(address: str) -> str | None:
     """The GPU maker of a chart or image, by its address."""
-    return next((vendor for vendor, pattern in _SOFTWARE if pattern.search(address)), None)
+    found = (each for each, form in _SOFTWARE.items() if re.search(form, address, re.IGNORECASE))
+    return next(found, None)
 
 
 def prefix_vendor(prefix: str) -> str | None:
@@ -146,10 +139,10 @@ def prefix_vendor(prefix: str) -> str | None:
     return _PREFIXES.get(prefix)
 
 
-def _maker(name: str, table: _Table) -> str | None:
-    words = [*(word for word in _WORD.split(name) if word), name]
-    for vendor, pattern in table:
-        if any(pattern.fullmatch(word) for word in words):
+def _maker(name: str, table: Mapping[str, str]) -> str | None:
+    words = [*filter(None, _WORD.split(name)), name]
+    for vendor, form in table.items():
+        if any(re.fullmatch(form, word, re.IGNORECASE) for word in words):
             return vendor
     return None
 

@@ -111,16 +111,32 @@ class ClusterPart:
     """One part."""
 
     title: str
-    images: tuple[str, ...] = ()
-    """Last names of the images that it runs from, in DaemonSets and Deployments."""
-    known: str = ""
-    """The release that Railyard brings, or was written with."""
+    image: str = ""
+    """The image, in DaemonSets and Deployments, of the release that Railyard brings, or was written
+    with; without a tag if that is not known."""
     definitions: tuple[Definition, ...] = ()
     status: Status | None = None
+    hardened: str = ""
+    """Last name of Rancher's build of it."""
     publishes: bool = False
     """It publishes devices as resources of nodes."""
     shared: bool = False
     """Our copy does not disturb another one in the cluster."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Last names of the images that it runs from."""
+        return tuple(filter(None, (name_in(self.image), self.hardened)))
+
+    @property
+    def known(self) -> str:
+        """That release; empty if it is not known."""
+        return version_in(self.image)
+
+
+def name_in(image: str) -> str:
+    """The last name of an image: `multus-cni` of `ghcr.io/k8snetworkplumbingwg/multus-cni:v4`."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def version_in(image: str) -> str:
@@ -131,88 +147,75 @@ def version_in(image: str) -> str:
 TABLE: Final[Mapping[Part, ClusterPart]] = {
     "multus": ClusterPart(
         "Multus",
-        ("multus-cni", "hardened-multus-cni"),
-        version_in(upstream.MULTUS),
+        upstream.MULTUS,
         (Definition("network-attachment-definitions.k8s.cni.cncf.io", "v1"),),
+        hardened="hardened-multus-cni",
     ),
     "attachments": ClusterPart("the attachment of a rail"),
     "whereabouts": ClusterPart(
         "whereabouts",
-        ("whereabouts", "hardened-whereabouts"),
-        version_in(upstream.WHEREABOUTS),
+        upstream.WHEREABOUTS,
         (
             Definition("ippools.whereabouts.cni.cncf.io", "v1alpha1"),
             Definition("overlappingrangeipreservations.whereabouts.cni.cncf.io", "v1alpha1"),
         ),
+        hardened="hardened-whereabouts",
     ),
     "nv_ipam": ClusterPart(
         "nv-ipam",
-        ("nvidia-k8s-ipam",),
-        version_in(upstream.NV_IPAM),
+        upstream.NV_IPAM,
         (
             Definition("ippools.nv-ipam.nvidia.com", "v1alpha1"),
             Definition("cidrpools.nv-ipam.nvidia.com", "v1alpha1"),
         ),
     ),
-    "sriov_cni": ClusterPart(
-        "SR-IOV CNI", ("sriov-cni", "hardened-sriov-cni"), version_in(upstream.SRIOV_CNI)
-    ),
+    "sriov_cni": ClusterPart("SR-IOV CNI", upstream.SRIOV_CNI, hardened="hardened-sriov-cni"),
     "ib_sriov_cni": ClusterPart(
-        "InfiniBand SR-IOV CNI",
-        ("ib-sriov-cni", "hardened-ib-sriov-cni"),
-        version_in(upstream.IB_SRIOV_CNI),
+        "InfiniBand SR-IOV CNI", upstream.IB_SRIOV_CNI, hardened="hardened-ib-sriov-cni"
     ),
-    "ipoib_cni": ClusterPart("IPoIB CNI", ("ipoib-cni",), version_in(upstream.IPOIB_CNI)),
-    "rdma_cni": ClusterPart("RDMA CNI", ("rdma-cni",), version_in(upstream.RDMA_CNI)),
+    "ipoib_cni": ClusterPart("IPoIB CNI", upstream.IPOIB_CNI),
+    "rdma_cni": ClusterPart("RDMA CNI", upstream.RDMA_CNI),
     "cni_plugins": ClusterPart(
         "the reference CNI plugins",
-        ("plugins", "hardened-cni-plugins"),
-        version_in(upstream.CNI_PLUGINS),
+        upstream.CNI_PLUGINS,
+        hardened="hardened-cni-plugins",
         shared=True,
     ),
     "sriov_device_plugin": ClusterPart(
         "SR-IOV device plugin",
-        ("sriov-network-device-plugin", "hardened-sriov-network-device-plugin"),
-        version_in(upstream.SRIOV_DEVICE_PLUGIN),
+        upstream.SRIOV_DEVICE_PLUGIN,
+        hardened="hardened-sriov-network-device-plugin",
         publishes=True,
     ),
     "shared_device_plugin": ClusterPart(
-        "RDMA shared device plugin",
-        ("k8s-rdma-shared-dev-plugin",),
-        version_in(upstream.SHARED_DEVICE_PLUGIN),
-        publishes=True,
+        "RDMA shared device plugin", upstream.SHARED_DEVICE_PLUGIN, publishes=True
     ),
     "gpu_device_plugin": ClusterPart(
         "GPU device plugin",
-        ("k8s-device-plugin",),
-        upstream.GPU_DEVICE_PLUGIN_RELEASE,
+        f"k8s-device-plugin:{upstream.GPU_DEVICE_PLUGIN_RELEASE}",
         publishes=True,
     ),
     "gpu_operator": ClusterPart(
         "GPU operator",
-        ("gpu-operator",),
-        upstream.GPU_OPERATOR_RELEASE,
+        f"gpu-operator:{upstream.GPU_OPERATOR_RELEASE}",
         (Definition("clusterpolicies.nvidia.com", "v1"),),
         Status("/apis/nvidia.com/v1/clusterpolicies", "ClusterPolicy"),
         publishes=True,
     ),
     "network_operator": ClusterPart(
         "network operator",
-        ("network-operator",),
-        upstream.NETWORK_OPERATOR_RELEASE,
+        f"network-operator:{upstream.NETWORK_OPERATOR_RELEASE}",
         (Definition("nicclusterpolicies.mellanox.com", "v1alpha1"),),
         Status("/apis/mellanox.com/v1alpha1/nicclusterpolicies", "NicClusterPolicy"),
     ),
     "mpi_operator": ClusterPart(
         "MPI operator",
-        ("mpi-operator",),
-        MPI_OPERATOR,
+        f"mpi-operator:{MPI_OPERATOR}",
         (Definition("mpijobs.kubeflow.org", "v2beta1"),),
     ),
     "trainer": ClusterPart(
         "Kubeflow Trainer",
-        ("trainer-controller-manager",),
-        "",
+        "trainer-controller-manager",
         (
             Definition("trainjobs.trainer.kubeflow.org", "v1alpha1"),
             Definition("trainingruntimes.trainer.kubeflow.org", "v1alpha1"),
@@ -226,5 +229,4 @@ def part_of_image(image: str) -> Part | None:
 
     `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` belongs to `multus`.
     """
-    name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-    return next((part for part, row in TABLE.items() if name in row.images), None)
+    return next((part for part, row in TABLE.items() if name_in(image) in row.images), None)
