@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.systems import SWITCH_SYSTEMS, CountedParts, SystemEntry
+from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortNaming, SystemEntry
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
@@ -39,7 +39,7 @@ sources:
   {{asic: invented, systems: it, ports: it, speeds_gbit_s: it, lossless_priorities: it}}
 """
 WHY = FOLDERS / NAME / "WHY.md"
-NAMING = CountedParts(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "p{}", "/1")
+NAMING = PortNaming(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "p{}", "/1")
 WORDS = """
 # Minimal
 ## Reading

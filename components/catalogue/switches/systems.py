@@ -7,11 +7,10 @@ by this name.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,147 +24,92 @@ class PortPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class PortNaming(ABC):
-    """The names of one system."""
+class PortNaming:
+    """The names of one system.
+
+    Parts of a split port are counted and have their own names (`first_part`), or a port and its
+    parts are called by their first lane, counted in each port or through the whole switch.
+    """
 
     pattern: re.Pattern[str]
-    """The names of its ports and parts; each kind below says which groups it has."""
+    """The names of its ports and parts. Group `whole` is the port and group `part` the suffix of a
+    split; or group `head` comes before the number of a lane, group `lane`."""
     form: str
-    """The name of port `{}`, from 1 on."""
-    holds_parts: ClassVar[bool] = False
-    """A whole port has a name that its parts do not have: a file then shows which it means."""
+    """The name of port `{}`, from 1 on; with lanes of the switch, of its first lane, from 0 on."""
+    first_part: str = ""
+    """The suffix of the first part, if parts are counted."""
+    of_switch: bool = False
+    """Lanes are counted through the whole switch, from 0 on; else in each port, from 1 on."""
+    span: str = "{first} to {last}"
+    """The names of a switch, for people; `{second}` is its second port."""
+    split: str = ""
+    """The names of parts, after those; `{first}` is the first port."""
+
+    @property
+    def holds_parts(self) -> bool:
+        """A whole port has a name that its parts do not have: a file then shows which it means."""
+        return bool(self.first_part)
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
         """The names of so many whole ports, from the first on, of so many lanes each."""
-        del lanes
-        return (self.form.format(number) for number in range(1, count + 1))
+        numbers = range(0, count * lanes, lanes) if self.of_switch else range(1, count + 1)
+        return map(self.form.format, numbers)
 
-    @abstractmethod
     def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
         """The names of the `count` parts of a split port with so many lanes."""
+        found = self.pattern.fullmatch(whole)
+        if self.first_part:
+            head, first, step = f"{whole}{self.first_part[0]}", int(self.first_part[1:]), 1
+        else:
+            head = found["head"] if found else whole
+            first, step = int(found["lane"]) if found else 0, lanes // count
+        return tuple(f"{head}{first + step * number}" for number in range(count))
 
-    @abstractmethod
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """Where a port is on a model whose ports have so many lanes; None: not a port's name."""
+        found = self.pattern.fullmatch(name)
+        if found is None:
+            return None
+        if self.first_part:
+            part = found["part"] or self.first_part
+            return PortPlace(found["whole"], int(part[1:]) - int(self.first_part[1:]) + 1)
+        first = 0 if self.of_switch else 1
+        lane = int(found["lane"]) - first
+        if lane >= lanes and not self.of_switch:
+            return None
+        beyond = lane % lanes
+        # The least number of equal parts such that one begins at this lane.
+        return PortPlace(f"{found['head']}{first + lane - beyond}", lanes // gcd(lanes, beyond))
 
-    @abstractmethod
     def describe(self, ports: Sequence[str], *, split: bool) -> str:
         """The names of a switch with these ports, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountedParts(PortNaming):
-    """Parts of a split port are counted, and have their own names: `1/31/2`, `swp31s1`.
-
-    Group `whole` of the pattern is the port, group `part` the suffix of a split.
-    """
-
-    first_part: str
-    """The suffix of the first part."""
-    holds_parts: ClassVar[bool] = True
-
-    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
-        """See `PortNaming`."""
-        del lanes
-        sign, first = self.first_part[0], int(self.first_part[1:])
-        return tuple(f"{whole}{sign}{first + number}" for number in range(count))
-
-    def place(self, name: str, lanes: int) -> PortPlace | None:
-        """See `PortNaming`."""
-        del lanes
-        found = self.pattern.fullmatch(name)
-        if found is None:
-            return None
-        part = found["part"]
-        return PortPlace(
-            found["whole"], int(part[1:]) - int(self.first_part[1:]) + 1 if part else 1
-        )
-
-    def describe(self, ports: Sequence[str], *, split: bool) -> str:
-        """See `PortNaming`."""
-        parts = f", split ones {ports[0]}{self.first_part} and so on" if split else ""
-        return f"{ports[0]} to {ports[-1]}{parts}"
-
-
-@dataclass(frozen=True, slots=True)
-class LaneOfPort(PortNaming):
-    """A port and its parts are called by their first lane, which is counted in each port.
-
-    The pattern has group `port`, and group `lane` from 1 on.
-    """
-
-    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
-        """See `PortNaming`."""
-        port = whole.rpartition("/")[0]
-        return tuple(f"{port}/{lane + 1}" for lane in range(0, lanes, lanes // count))
-
-    def place(self, name: str, lanes: int) -> PortPlace | None:
-        """See `PortNaming`."""
-        found = self.pattern.fullmatch(name)
-        if found is None or int(found["lane"]) > lanes:
-            return None
-        return PortPlace(f"{found['port']}/1", _parts(int(found["lane"]) - 1, lanes))
-
-    def describe(self, ports: Sequence[str], *, split: bool) -> str:
-        """See `PortNaming`."""
-        parts = ", split ones with their first lane, 1/1 to 1/8" if split else ""
-        return f"{ports[0]} to {ports[-1]}{parts}"
-
-
-@dataclass(frozen=True, slots=True)
-class LaneOfSwitch(PortNaming):
-    """As `LaneOfPort`, with lanes counted through the whole switch: `Ethernet0`, `Ethernet8`.
-
-    The pattern has group `head`, and group `lane` from 0 on; so has the form its `{}`.
-    """
-
-    def names(self, count: int, lanes: int) -> Iterator[str]:
-        """See `PortNaming`."""
-        return (self.form.format(number * lanes) for number in range(count))
-
-    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
-        """See `PortNaming`."""
-        found = self.pattern.fullmatch(whole)
-        first = int(found["lane"]) if found else 0
-        return tuple(self.form.format(first + lane) for lane in range(0, lanes, lanes // count))
-
-    def place(self, name: str, lanes: int) -> PortPlace | None:
-        """See `PortNaming`."""
-        found = self.pattern.fullmatch(name)
-        if found is None:
-            return None
-        lane = int(found["lane"])
-        return PortPlace(f"{found['head']}{lane - lane % lanes}", _parts(lane % lanes, lanes))
-
-    def describe(self, ports: Sequence[str], *, split: bool) -> str:
-        """See `PortNaming`."""
-        parts = "; a part of a split one is called by its first lane" if split else ""
-        return f"{ports[0]}, {ports[1]} and so on to {ports[-1]}{parts}"
-
-
-def _parts(lane: int, lanes: int) -> int:
-    """The least number of equal parts such that one begins at this lane, counted from 0."""
-    return lanes // gcd(lanes, lane)
+        text = self.span + (self.split if split else "")
+        return text.format(first=ports[0], second=ports[min(1, len(ports) - 1)], last=ports[-1])
 
 
 # The whole names, with their sources: what `SWITCH_SYSTEMS` chooses from.
 
-SLOT_AND_PORT: Final = CountedParts(
-    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), form="1/{}", first_part="/1"
-)
+SLOT_AND_PORT: Final = PortNaming(
+    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "1/{}", first_part="/1",
+    split=", split ones {first}/1 and so on",
+)  # fmt: skip
 """Onyx and MLNX-OS: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
 On the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os)."""
-SWP: Final = CountedParts(
-    re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), form="swp{}", first_part="s0"
-)
+SWP: Final = PortNaming(
+    re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), "swp{}", first_part="s0",
+    split=", split ones {first}s0 and so on",
+)  # fmt: skip
 """Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes")."""
-LANE_IN_PORT: Final = LaneOfPort(
-    re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])"), form="Ethernet{}/1"
-)
+LANE_IN_PORT: Final = PortNaming(
+    re.compile(r"(?P<head>Ethernet[1-9]\d*/)(?P<lane>[1-9])"), "Ethernet{}/1",
+    split=", split ones with their first lane, 1/1 to 1/8",
+)  # fmt: skip
 """EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos)."""
-LANE_IN_SWITCH: Final = LaneOfSwitch(
-    re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"), form="Ethernet{}"
-)
+LANE_IN_SWITCH: Final = PortNaming(
+    re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"), "Ethernet{}", of_switch=True,
+    span="{first}, {second} and so on to {last}",
+    split="; a part of a split one is called by its first lane",
+)  # fmt: skip
 """SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
 `Ethernet12` (sources.md#sonic, port_config.ini)."""
 
