@@ -32,7 +32,7 @@ from bench.emulators import PASSWORD, USER, switch_config
 from components.core.errors import Bug
 from components.fabric import device
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import flatten
 from components.fabric.targets import target_of_apply
 from components.remote.step import Endpoint, env_name
@@ -167,7 +167,7 @@ class _PlainOnyx(MellanoxMlnxosSSH):
 
 def plain_loop(job: Job) -> None:
     """The peer: everything is sent, every time."""
-    endpoint, desired, driver = job.endpoint, job.desired, driver_of("onyx")
+    endpoint, desired, driver = job.endpoint, job.desired, system_of("onyx")
     factory = driver.factory_state(tuple(desired.ports))
     lines = flatten(driver.plan_changes(factory, target_of_apply(factory, desired)))
     known = job.folder / f"{endpoint.device}.known_hosts"

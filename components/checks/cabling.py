@@ -13,7 +13,7 @@ from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.fabric.links import reachable
 from components.fabric.ports import splits_of
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.model.cluster import RESERVED, ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -143,7 +143,7 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
         if vlan is None:
             continue
         place = at((*port.path, "untagged"), vlan)
-        kept, title = system_of(port.switch.os).reserved_vlans, driver_of(port.switch.os).title
+        kept, title = system_of(port.switch.os).reserved_vlans, system_of(port.switch.os).title
         if (why := _why_no_untagged(port)) is not None:
             fix = "remove untagged, or write it at a trunk to a host."
             yield Finding(f"{named} {why}, but sets untagged: {vlan}.", (place,), fix)

@@ -15,7 +15,7 @@ from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import Cable, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.ports import PortSplit, link_speed, splits_of
-from components.fabric.systems import driver_of, least_release, system_of
+from components.fabric.systems import least_release, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY, Switch
 from components.model.switch_models import UNCHECKED
@@ -129,7 +129,7 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
         model, system = switch.hardware, system_of(switch.os)
         if model is not None and switch.os not in model.ports:
             continue  # `switch-system` names the cause
-        least, title = least_release(switch.os, model), driver_of(switch.os).title
+        least, title = least_release(switch.os, model), system_of(switch.os).title
         where = places(spec, f"switches.{s}.release")
         if not system.reads_release(switch.release):
             yield _unread_release(switch, where)
@@ -148,7 +148,7 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
 
 
 def _unread_release(switch: Switch, where: tuple[Place, ...]) -> Finding:
-    title, example = driver_of(switch.os).title, system_of(switch.os).a_release
+    title, example = system_of(switch.os).title, system_of(switch.os).a_release
     pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
     what = f"write the release that the switch runs, for example {example}."
     fix = f"write what the switch runs, for example {example}."
@@ -226,7 +226,7 @@ def check_cumulus_profile(spec: ClusterSpec) -> Findings:
     """
     seen: set[str] = set()
     for s, switch in enumerate(spec.switches) if spec.rdma.transport == "roce" else ():
-        profile, rdma, title = system_of(switch.os).profile, spec.rdma, driver_of(switch.os).title
+        profile, rdma, title = system_of(switch.os).profile, spec.rdma, system_of(switch.os).title
         if profile is None or switch.os in seen:
             continue
         seen.add(switch.os)
@@ -315,7 +315,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
         return
     if release < least_release(switch.os, switch.hardware):
         return  # only `switch-release` reports that
-    title = driver_of(switch.os).title
+    title = system_of(switch.os).title
     what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for it."
     fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
     yield Finding(what, (at(("switches", s, "release"), switch.release),), fix)

@@ -19,7 +19,7 @@ from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import Place, SpecPath
 from components.fabric.ports import as_profile, link_speed, marking_of
-from components.fabric.systems import driver_of, least_release, system_of
+from components.fabric.systems import least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
@@ -302,7 +302,7 @@ def _lacks(
 
 def _asked(rdma: Rdma, switch: Switch, listed: str) -> Iterator[_Asked]:
     """Yield the places where the file really sets a value."""
-    system, title = system_of(switch.os), driver_of(switch.os).title
+    system, title = system_of(switch.os), system_of(switch.os).title
     for place in listed.split():
         path, _, value = place.partition("=")
         for name in switch.ports if "*" in path else ("",):
@@ -360,7 +360,7 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
     switches = [(s, each) for s, each in enumerate(spec.switches) if each.carries == "roce"]
     for name, (s, switch) in product(repairs, switches):
         if f"switch.{name}" not in system_of(switch.os).repairs:
-            why = f"the driver of {driver_of(switch.os).title} cannot set the harmless value and "
+            why = f"the driver of {system_of(switch.os).title} cannot set the harmless value and "
             why += "restore the old one"
         elif switch.executor == "exec":
             why = "an exec sends its lines without reading, so it cannot know the faults"
@@ -461,7 +461,7 @@ def check_management_port(spec: ClusterSpec) -> Findings:
             what = f"VLAN {inband.vlan} of {spec.rails[r].name} carries the session with "
             what += f"{switch.name}; undo cuts it."
             yield Finding(what, (*places(spec, f"rails.{r}.vlan"), vlan), _KEEP)
-        system, mode, title = system_of(switch.os), spec.rdma.mode, driver_of(switch.os).title
+        system, mode, title = system_of(switch.os), spec.rdma.mode, system_of(switch.os).title
         if system.one_shot_flaps and mode in system.one_shot_modes:
             what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
             fix = "reach the switch by its management port."

@@ -10,7 +10,7 @@ from components.checks.topology import PlacedPort, list_all_ports, list_cables, 
 from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
@@ -189,7 +189,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
     for s, switch in enumerate(spec.switches):  # `ib-port` reports single InfiniBand ports
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
-            what = f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}."
+            what = f"links of {switch.name} cannot be set on {system_of(switch.os).title}: {form}."
             yield Finding(
                 what, places(spec, f"switches.{s}.links", f"switches.{s}.os"), "remove links."
             )
@@ -208,7 +208,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
-    system, title = system_of(port.switch.os), driver_of(port.switch.os).title
+    system, title = system_of(port.switch.os), system_of(port.switch.os).title
     form, release = system.links, system.parse_release(port.switch.release)
     keys = [key for key, value in said if value is not None]
     named = " and ".join(keys)
@@ -310,7 +310,7 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
         fix = "remove one link of the loop, or make the links routed: mode: routed at both ends."
         oses = [end.switch.os for end in (one, other)]
         for os in [os for os in oses if isinstance(system_of(os).routing, str)][:1]:
-            fix = f"remove one link of the loop: {driver_of(os).title} cannot route."
+            fix = f"remove one link of the loop: {system_of(os).title} cannot route."
         yield Finding(what, (one.place, other.place), fix)
 
 

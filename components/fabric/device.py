@@ -44,7 +44,7 @@ from components.fabric.parts import (
     refuse_other,
 )
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import digest_of, is_expected, target_of_restore
 from components.remote.lines import as_json
@@ -252,7 +252,7 @@ def _reading(
     known = system_of(system)
     deadline_s = endpoint.read_s or READ_DEADLINE_S
     with open_session(endpoint, known.session, secrets, deadline_s) as session:
-        exchange = Exchange(session, known.driver)
+        exchange = Exchange(session, known)
         exchange.enter(configure=False)
         yield exchange
 
@@ -268,7 +268,7 @@ def _exchange(
     ):
         watched, serial = WatchedSession(session, stop), time.time_ns() // 1_000_000
         try:
-            yield Exchange(watched, known.driver, serial, watched.plan)
+            yield Exchange(watched, known, serial, watched.plan)
         except KeyboardInterrupt as error:  # not in a change, which has its own words
             why = f"was interrupted ({str(error) or 'SIGINT'})"
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
@@ -421,7 +421,7 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
             f"{OUTPUT_VARIABLE} the output of the exec"
         )
     output, saving = environ[OUTPUT_VARIABLE], request.judges.kind == "save"
-    refusal, end = driver_of(request.os).find_refusal(output), _UNSAVED if saving else _MAYBE_SENT
+    refusal, end = system_of(request.os).find_refusal(output), _UNSAVED if saving else _MAYBE_SENT
     if refusal is not None:
         fault = f"refused {'to save' if saving else 'a line of the exec'}"
     elif saving or is_expected(request.os, output):

@@ -27,7 +27,7 @@ from components.fabric.parts import IbState
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
 from components.fabric.switch_guards import Look, find_foreign_settings, with_guarded_settings
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
 from components.model.texts import fold_names
@@ -50,7 +50,7 @@ def with_new_ports(baseline: SwitchState, owned: SwitchState, system: str) -> Sw
     new = tuple(name for name in owned.ports if name in parts and name not in baseline.ports)
     if not new:
         return baseline
-    factory = system_of(system).driver.factory_state(new).ports
+    factory = system_of(system).factory_state(new).ports
     return baseline.model_copy(update={"ports": {**baseline.ports, **factory}})
 
 
@@ -264,7 +264,7 @@ def preview_switch(
             said = f"UNPROVEN lines for {', '.join(names)}: {why}"
             lines.append(f"{said}; the reading after it decides")
     if plan.timed_restore_s is None:
-        lines.append(_NO_TIMER.format(driver_of(plan.os).title))
+        lines.append(_NO_TIMER.format(system_of(plan.os).title))
     return "\n  ".join(lines)
 
 
@@ -323,7 +323,7 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
             yield from _class_words(plan, edit.effects(edit.previous), ", against the last update")
         return
     try:
-        plan_changes(driver_of(plan.os), seen, edit.target_of(seen))
+        plan_changes(system_of(plan.os), seen, edit.target_of(seen))
     except Unsettable as error:
         yield f"will be refused: {error}"
         return

@@ -34,6 +34,7 @@ from components.fabric.parts import BgpState, Identity, IdentityQuestions, Neigh
 from components.fabric.ports import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
+from components.fabric.systems.switch_system import SwitchSystem
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
 from components.remote.one_run import Interrupted, InterruptedTwice, Session
 
@@ -49,7 +50,7 @@ class Exchange:
     """A session with a switch, and the driver of its system."""
 
     session: Session
-    driver: base.Driver
+    driver: SwitchSystem
     serial: int = 1
     """Makes the names of candidates unique, if the system names candidates."""
     planned: Callable[[int], None] | None = None
@@ -111,8 +112,8 @@ class Exchange:
             wanted = without_missing(wanted, names)
         while not each and (command := driver.whole_command(answers, wanted)) is not None:
             answers[command] = self._peek(command)
-        rest = driver.read_commands(wanted) if each else driver.rest_commands(answers, wanted)
-        answers |= self._ask(rest)
+        rest = None if each else driver.rest_commands
+        answers |= self._ask(rest(answers, wanted) if rest else driver.read_commands(wanted))
         reading = self._parsed(lambda: driver.parse(answers, wanted))
         if splits is None:
             return reading
@@ -148,7 +149,7 @@ class Exchange:
 
     def read_links(self) -> dict[str, bool]:
         """Read which ports have a link; empty if the switch does not tell."""
-        return self._told(self.driver.links) or {}
+        return self._told(self.driver.link_states) or {}
 
     def _told(self, asked: base.Question[ParsedT]) -> ParsedT | None:
         """The answer to a question; None: a command was refused, or the answer is unreadable."""
@@ -258,7 +259,7 @@ class Exchange:
                 self._save(taken)
                 words = describe_changes(stopped)
                 return Outcome(before.state, reading.state, base.flatten(sent), words)
-            effects = find_effects(self.driver.system, reading.state, aim(reading))
+            effects = find_effects(self.driver.name, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:
                 refuse_interruptions(self.session.where, interrupting(effects), taken)

@@ -21,10 +21,9 @@ from components.fabric.ports import (
 )
 from components.fabric.state import PortState, SwitchState
 from components.fabric.switch_guards import Guarded, guarded_of
-from components.fabric.systems import UFM, driver_of, system_of
-from components.fabric.systems.base import flatten
+from components.fabric.systems import UFM, system_of
 from components.fabric.systems.ranges import named_vlans
-from components.fabric.targets import ExecPlan, plan_exec, target_of_apply
+from components.fabric.targets import ExecPlan, plan_exec, plan_lines, target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
 from components.model.infiniband import Ufm
@@ -117,7 +116,7 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 def describe_start(plan: SwitchPlan) -> str:
     """The starting point of those lines, for people, and the ports that they must split."""
-    by_hand, splits = driver_of(plan.os).by_hand, plan.desired.splits
+    by_hand, splits = system_of(plan.os).by_hand, plan.desired.splits
     if not splits or by_hand is None:
         return "From factory settings these commands lead there; an update sends what differs."
     whole, parts = next(iter(splits.items()))
@@ -132,7 +131,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     is_roce = switch.carries == "roce"
     desired = _plan_ethernet(spec, switch) if is_roce else plan_subnet(spec, switch)
     system, is_exec = system_of(switch.os), switch.executor == "exec"
-    guard, release = system.driver.guard, system.parse_release(switch.release)
+    guard, release = system.guard, system.parse_release(switch.release)
     has_timer = guard is not None and not is_exec and release >= guard.since
     return SwitchPlan(
         name=switch.name,
@@ -242,16 +241,10 @@ def switch_endpoint(switch: Switch) -> Endpoint:
 
 def _commands_from_factory(system: str, desired: SwitchState, release: str) -> tuple[str, ...]:
     """The lines in the words of the release that the file names."""
-    driver, known = driver_of(system), system_of(system)
-    factory = driver.factory_state(tuple(desired.ports))
+    known = system_of(system)
+    factory = known.factory_state(tuple(desired.ports))
     native = known.native_of(known.parse_release(release))
     factory = factory.model_copy(update={"native": {**factory.native, **native}})
-    changes = driver.plan_changes(factory, target_of_apply(factory, desired))
-    lines = list(flatten(changes))
-    if any(change.settles for change in changes):
-        # The one-shot comes alone; the rest is planned from the state that it leaves.
-        without = desired.model_copy(update={"roce": None, "pfc_priorities": None})
-        rest = driver.plan_changes(factory, target_of_apply(factory, without))
-        lines += flatten(rest)
-    save = (driver.save,) if driver.save else ()
-    return (*driver.enter, *driver.configure, *guarded(driver.guard, lines), *save)
+    lines = plan_lines(known, factory, target_of_apply(factory, desired))
+    save = (known.save,) if known.save else ()
+    return (*known.enter, *known.configure, *guarded(known.guard, lines), *save)

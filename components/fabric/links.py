@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
@@ -106,13 +106,19 @@ def _holders(spec: ClusterSpec, *, bridged: bool) -> Mapping[str, tuple[str, ...
 @once
 def routed_neighbours(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """Switch to those at the other ends of its routed links, each once, in the order of links."""
-    found: dict[str, dict[str, None]] = {}
-    for link in list_links(spec):
-        one, other = link.one.switch.name, link.other.switch.name
-        if link.one.port.mode == link.other.port.mode == "routed":
-            found.setdefault(one, {})[other] = None
-            found.setdefault(other, {})[one] = None
+    links = (each for each in list_links(spec) if each.one.port.mode == each.other.port.mode)
+    found = _neighbours(link for link in links if link.one.port.mode == "routed")
     return {name: tuple(names) for name, names in found.items()}
+
+
+def _neighbours(links: Iterable[Link]) -> dict[str, dict[str, None]]:
+    """Switch to those at the other ends of some links, each once, in the order of links."""
+    found: dict[str, dict[str, None]] = {}
+    for link in links:
+        one, other = link.one.switch.name, link.other.switch.name
+        found.setdefault(one, {})[other] = None
+        found.setdefault(other, {})[one] = None
+    return found
 
 
 @once
@@ -126,11 +132,8 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
         Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
         switch each, the others at most `disruption.switches.max_unavailable`.
     """
-    near: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
-    for link in list_links(spec):
-        one, other = link.one.switch.name, link.other.switch.name
-        near[one].add(other)
-        near[other].add(one)
+    near = {each.name: dict[str, None]() for each in spec.switches}
+    near |= _neighbours(list_links(spec))
     # From sets of switches, so 1,000 hosts on the same leaves cost as much as one.
     leaves = {*leaves_of_hosts(spec).values()}
     groups = {frozenset({one, other}) for one, far in near.items() for other in far}
@@ -200,25 +203,23 @@ def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
 @once
 def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
     """Map each switch to all switches that routed links join with it, including itself."""
-    return _islands({name: {*far} for name, far in routed_neighbours(spec).items()})
+    return _islands(routed_neighbours(spec))
 
 
 @once
 def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Rail to switch to all switches that the rail's trunks join with it."""
-    neighbours: dict[str, dict[str, set[str]]] = {}
+    links: dict[str, list[Link]] = {}
     for link in list_links(spec):
-        ends = (link.one, link.other)
-        one, other = (end.switch.name for end in ends)
-        carried = [{each.name for each in rails_on_link(spec, end.port)} for end in ends]
-        for rail in carried[0] & carried[1]:
-            joined = neighbours.setdefault(rail, {})
-            joined.setdefault(one, set()).add(other)
-            joined.setdefault(other, set()).add(one)
-    return {rail: _islands(joined) for rail, joined in neighbours.items()}
+        one, other = (
+            {rail.name for rail in rails_on_link(spec, end.port)} for end in (link.one, link.other)
+        )
+        for rail in one & other:
+            links.setdefault(rail, []).append(link)
+    return {rail: _islands(_neighbours(joined)) for rail, joined in links.items()}
 
 
-def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]:
+def _islands(neighbours: Mapping[str, Collection[str]]) -> Mapping[str, frozenset[str]]:
     """Map each switch to all switches joined with it, including itself."""
     island: dict[str, frozenset[str]] = {}
     for start in neighbours:
@@ -226,7 +227,7 @@ def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]
             continue
         seen, waiting = {start}, [start]
         while waiting:
-            new = neighbours[waiting.pop()] - seen
+            new = {*neighbours[waiting.pop()]} - seen
             seen |= new
             waiting += new
         island |= dict.fromkeys(seen, frozenset(seen))

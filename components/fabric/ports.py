@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.switches.switch_model import Split
-from components.catalogue.switches.systems import recommended
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
-from components.fabric.systems.base import Change, Driver, Unsettable
+from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.switch_system import LinkForm, LinkWish, RoceProfile, SwitchSystem
+from components.fabric.systems.switch_system import LinkForm, RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.guard_spec import Guards
@@ -62,7 +61,8 @@ def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
     said = rdma.ecn_by_speed.get(speed_gbit_s)
     if said is not None:
         return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
-    advice = recommended(os, speed_gbit_s)
+    rows = system_of(os).recommended
+    advice = [row for row in rows if row.from_gbit_s <= speed_gbit_s][-1]
     own = rdma.ecn_min_kib is not None or rdma.ecn_max_kib is not None
     return EcnState(
         min_kib=rdma.ecn_min_kib or advice.min_kib,
@@ -124,7 +124,7 @@ def with_repairs(
     kinds = [kind for kind in system.repairs if guards.way(kind) == "repair"]
     if not kinds:
         return state
-    first = system.driver.factory_state(tuple(state.ports)).ports
+    first = system.factory_state(tuple(state.ports)).ports
     ports: dict[str, PortState] = {}
     for name, port in state.ports.items():
         wanted: dict[str, object] = {}
@@ -230,7 +230,7 @@ def plan_link(switch: Switch, name: str) -> dict[str, object]:
     if speed is None and splits_by_speed(system) and split is not None and split.form is not None:
         speed = split.speed_gbit_s
     lanes = speeds_of(switch, name).get(speed) if speed else None
-    return {**system.links.words(LinkWish(speed, lanes, said.fec, said.autoneg))}
+    return {**system.links.words(said.model_copy(update={"speed_gbit_s": speed}), lanes)}
 
 
 def splits_by_speed(system: SwitchSystem) -> bool:
@@ -267,7 +267,9 @@ def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
     return wanted.model_copy(update={"ports": ports})
 
 
-def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+def plan_changes(
+    driver: SwitchSystem, actual: SwitchState, target: SwitchState
+) -> tuple[Change, ...]:
     """The changes of a driver, if the switch has every port in the target.
 
     Raises:
@@ -277,7 +279,7 @@ def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tu
     return driver.plan_changes(actual, target)
 
 
-def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> None:
+def refuse_missing(driver: SwitchSystem, actual: SwitchState, target: SwitchState) -> None:
     """Refuse a target with missing parts.
 
     Raises:

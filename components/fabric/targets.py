@@ -20,9 +20,9 @@ from components.core.settings import drop, join, natives, overlay, restore, unit
 from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.parts import Frozen
 from components.fabric.state import MTU_WORD, PortState, SwitchState, list_vlans
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Reading, Script, flatten
-from components.fabric.systems.switch_system import ExecForm
+from components.fabric.systems.switch_system import ExecForm, SwitchSystem
 
 LONGEST: Final = 131_071
 """Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
@@ -66,7 +66,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     Returns:
         None if a check refuses the system or the state.
     """
-    form, driver, ports = find_form(system), driver_of(system), desired.ports
+    form, driver, ports = find_form(system), system_of(system), desired.ports
     if form is None or why_no_exec(system, desired) is not None:
         return None
     held = {name: PortState(native=form.native(name, port)) for name, port in ports.items()}
@@ -74,8 +74,8 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     ours = overlay(start, desired)
     target = target_of_apply(start, desired)
     factory = target_of_restore(ours, desired, driver.factory_state(tuple(ports)), {})
-    lines = form.around(desired, _lines(system, start, target))
-    undo = form.around_undo(desired, _lines(system, ours, factory))
+    lines = form.around(desired, plan_lines(driver, start, target))
+    undo = form.around_undo(desired, plan_lines(driver, ours, factory))
     enter = (*driver.enter, *driver.configure)
     # Every line is sent each time, whatever the switch has.
     moved = (
@@ -91,9 +91,9 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     )
 
 
-def _lines(system: str, actual: SwitchState, target: SwitchState) -> tuple[str, ...]:
+def plan_lines(system: SwitchSystem, actual: SwitchState, target: SwitchState) -> tuple[str, ...]:
     """All lines: the one-shot if the system has one, then the settings besides it."""
-    plan, without = driver_of(system).plan_changes, {"roce": None, "pfc_priorities": None}
+    plan, without = system.plan_changes, {"roce": None, "pfc_priorities": None}
     changes = plan(actual, target)
     if any(change.settles for change in changes):
         changes += plan(actual.model_copy(update=without), target.model_copy(update=without))
@@ -133,8 +133,6 @@ def is_expected(system: str, output: str) -> bool:
 
 
 Addresses = dict[str, tuple[str, ...]]
-FACTORY_VLAN: Final = 1
-"""VLAN of frames without a tag before anybody sets one (IEEE 802.1Q)."""
 
 
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:

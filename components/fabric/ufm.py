@@ -22,7 +22,7 @@ from components.fabric.parts import (
     show_pkey,
 )
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Answer, Change, Driver, Reading, Unsettable
+from components.fabric.systems.base import Answer, Change, Reading, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.remote.session_profile import SessionProfile
 
@@ -56,62 +56,59 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-class UfmDriver(Driver):
-    """See `components.fabric.systems.base.Driver`."""
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """All partitions, since foreign ones limit removals."""
+    if wanted.ib is None:
+        return ()
+    return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
 
-    system = "ufm"
-    title = "UFM"
 
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """All partitions, since foreign ones limit removals."""
-        if wanted.ib is None:
-            return ()
-        return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    if wanted.ib is None:
+        return Reading(SwitchState())
+    with Answer(READ, answers[READ]).reading("it is not a list of partitions with their GUIDs"):
+        found: dict[str, PartitionState] = {}
+        for key, each in _PKEYS.validate_json(answers[READ]).items():
+            kinds = {
+                guid.guid.lower().removeprefix("0x"): guid.membership + _AT_0 * guid.index0
+                for guid in each.guids
+            }
+            members, pkey = _KINDS.validate_python(kinds), int(key, 16)
+            own = PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
+            found |= {show_pkey(pkey): own} if pkey != MANAGEMENT else {}
+    state = IbState(node=wanted.ib.node, partitions=found)
+    if SM_CONF in answers:
+        engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
+        state = state.model_copy(update={"adaptive_routing": engine.startswith(_ADAPTIVE)})
+    return Reading(SwitchState(ib=state))
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read what `read_commands` asked for."""
-        if wanted.ib is None:
-            return Reading(SwitchState())
-        with Answer(READ, answers[READ]).reading("it is not a list of partitions with their GUIDs"):
-            found: dict[str, PartitionState] = {}
-            for key, each in _PKEYS.validate_json(answers[READ]).items():
-                kinds = {
-                    guid.guid.lower().removeprefix("0x"): guid.membership + _AT_0 * guid.index0
-                    for guid in each.guids
-                }
-                members, pkey = _KINDS.validate_python(kinds), int(key, 16)
-                own = PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
-                found |= {show_pkey(pkey): own} if pkey != MANAGEMENT else {}
-        state = IbState(node=wanted.ib.node, partitions=found)
-        if SM_CONF in answers:
-            engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
-            state = state.model_copy(update={"adaptive_routing": engine.startswith(_ADAPTIVE)})
-        return Reading(SwitchState(ib=state))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """New partitions and members first; removals come last.
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """New partitions and members first; removals come last.
 
-        Raises:
-            Unsettable: Adaptive routing is wanted, but off.
-        """
-        if target.ib is None:
-            return ()
-        if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:
-            raise Unsettable(_NOT_ADAPTIVE)
-        held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
-        wanted = target.ib.partitions
-        changes = [(*_lines(held.get(name), each),) for name, each in wanted.items()]
-        changes += [(_delete(held[name]),) for name in held if name not in wanted]
-        return tuple(Change(lines) for lines in changes if lines)
+    Raises:
+        Unsettable: Adaptive routing is wanted, but off.
+    """
+    if target.ib is None:
+        return ()
+    if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:
+        raise Unsettable(_NOT_ADAPTIVE)
+    held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
+    wanted = target.ib.partitions
+    changes = [(*_lines(held.get(name), each),) for name, each in wanted.items()]
+    changes += [(_delete(held[name]),) for name in held if name not in wanted]
+    return tuple(Change(lines) for lines in changes if lines)
 
-    def find_refusal(self, output: str) -> str | None:
-        """The status and the reason, if the status is not a success."""
-        return output.strip() if output.startswith(_FAILED) else None
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """No partition besides the management key; adaptive routing is the default."""
-        del ports
-        return SwitchState(ib=IbState(node="", adaptive_routing=True))
+def _find_refusal(output: str) -> str | None:
+    """The status and the reason, if the status is not a success."""
+    return output.strip() if output.startswith(_FAILED) else None
+
+
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """No partition besides the management key; adaptive routing is the default."""
+    del ports
+    return SwitchState(ib=IbState(node="", adaptive_routing=True))
 
 
 def _key(partition: PartitionState) -> str:
@@ -161,7 +158,13 @@ def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:
 
 
 SYSTEM: Final = SwitchSystem(
-    driver=UfmDriver(),
+    name="ufm",
+    title="UFM",
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    find_refusal=_find_refusal,
+    factory_state=_factory_state,
     # InfiniBand does without RoCE: `network_plan.py` plans UFM.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=SessionProfile(prompt="", prepare=(), https=True),

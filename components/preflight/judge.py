@@ -423,7 +423,7 @@ def judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
         yield on_device(switch.name, "switch-model", what, model, switch.model, fix)
     if identity.rights:
         what = "the switch does not let this login configure it."
-        wanted = f"a user who may configure {system.driver.title}"
+        wanted = f"a user who may configure {system.title}"
         fix = "give the user the role that configures, or name another one in ssh.user"
         yield on_device(switch.name, "switch-rights", what, identity.rights, wanted, fix)
 

@@ -12,7 +12,7 @@ from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.edit import MARKS, last_applied, preview_switch, render_waves
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.hosts.preview import class_changes
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
@@ -83,7 +83,7 @@ def _interruptions(
         if not isinstance(was, SwitchState):
             continue
         # Before the first update nothing is recorded, so the factory state is assumed.
-        before = driver_of(switch.os).factory_state(tuple(was.ports))
+        before = system_of(switch.os).factory_state(tuple(was.ports))
         text = preview_switch(switch, was, was, spec.disruption.ports, before) or ""
         for line in text.splitlines():
             if line.strip().startswith(MARKS):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
-from components.fabric.systems.onyx.system import OnyxDriver
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.in_process import leaf, load_site, talk_to
@@ -22,7 +22,7 @@ def make_switch(folder: Path) -> OnyxSwitch:
     return OnyxSwitch(config, folder / "leaf-01.json")
 
 
-talk = partial(talk_to, OnyxDriver())
+talk = partial(talk_to, system_of("onyx"))
 
 
 def load_spec(**rdma: object) -> ClusterSpec:

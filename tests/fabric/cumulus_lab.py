@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from components.fabric.systems.cumulus.system import CumulusDriver
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.in_process import leaf, load_site, talk_to
@@ -23,7 +23,7 @@ def make_switch(
     return CumulusSwitch(config, folder / "leaf-01.json", clock)
 
 
-talk = partial(talk_to, CumulusDriver())
+talk = partial(talk_to, system_of("cumulus"))
 
 
 def load_spec(**rdma: object) -> ClusterSpec:

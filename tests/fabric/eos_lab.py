@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from components.fabric.systems.eos.system import EosDriver
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.in_process import leaf, load_site, talk_to
@@ -41,7 +41,7 @@ def make_switch(
     return EosSwitch(config, path) if clock is None else EosSwitch(config, path, clock)
 
 
-talk = partial(talk_to, EosDriver())
+talk = partial(talk_to, system_of("eos"))
 
 
 def with_eos(data: dict[str, Any]) -> ClusterSpec:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from components.fabric.systems.mlnxos.system import MlnxosDriver
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos.server import MlnxosSwitch
 from tests.fabric.in_process import leaf, talk_to
@@ -37,4 +37,4 @@ def make_switch(folder: Path, name: str = "ib-leaf-01") -> MlnxosSwitch:
     return MlnxosSwitch(replace(CONFIG, name=name), folder / f"{name}.json")
 
 
-talk = partial(talk_to, MlnxosDriver())
+talk = partial(talk_to, system_of("mlnxos"))

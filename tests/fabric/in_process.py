@@ -14,7 +14,7 @@ import yaml
 from components.fabric.edit import every_key, with_new_ports
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Driver
+from components.fabric.systems.switch_system import SwitchSystem
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -49,7 +49,7 @@ def leaf(system: str, model: str, cables: dict[str, tuple[str, str]], **more: An
     return replace(named, cables=cables, **more)
 
 
-def talk_to(driver: Driver, switch: Any, serial: int = 1) -> Exchange:  # noqa: ANN401 - any emulator
+def talk_to(driver: SwitchSystem, switch: Any, serial: int = 1) -> Exchange:  # noqa: ANN401 - any emulator
     """A session with an emulator, as far as configuration lines."""
     exchange = Exchange(DirectSession(switch.session()), driver, serial)
     exchange.enter(configure=True)
@@ -106,7 +106,7 @@ def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
 
 
 def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    baseline = with_new_ports(baseline, owned, exchange.driver.system)
+    baseline = with_new_ports(baseline, owned, exchange.driver.name)
     return exchange.converge(
         owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
     ).lines
@@ -117,7 +117,7 @@ def edit(
 ) -> None:
     """Apply what the file says now; what it no longer says is given back."""
     gone = dropped(previous, desired)
-    baseline = with_new_ports(baseline, previous, exchange.driver.system)
+    baseline = with_new_ports(baseline, previous, exchange.driver.name)
     exchange.converge(
         overlay(gone, desired),
         lambda r: target_of_update(

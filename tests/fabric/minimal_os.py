@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, list_vlans
-from components.fabric.systems.base import Change, Driver, Question, Reading, Unreadable
+from components.fabric.systems.base import Change, Question, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
@@ -52,43 +52,47 @@ def intent(rdma: Rdma) -> Intent:
     )
 
 
-class MinimalDriver(Driver):
-    """See `components.fabric.systems.base.Driver`."""
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    del wanted
+    return ("show",)
 
-    system = "minimal"
-    title = "Minimal"
-    save = "save"
-    ports = Question(("show",), lambda answers: tuple(_load(answers).ports))
 
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        del wanted
-        return ("show",)
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    found = _load(answers)
+    holders: dict[int, tuple[str, ...]] = {}
+    for name in found.ports.keys() - wanted.ports.keys():
+        port = found.ports[name]
+        for vlan in (port.access_vlan or 1, *list_vlans(port.trunk_vlans or ())):
+            holders[vlan] = (*holders.get(vlan, ()), name)
+    ports = {name: found.ports[name] for name in wanted.ports}
+    return Reading(found.model_copy(update={"ports": ports}), holders)
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        found = _load(answers)
-        holders: dict[int, tuple[str, ...]] = {}
-        for name in found.ports.keys() - wanted.ports.keys():
-            port = found.ports[name]
-            for vlan in (port.access_vlan or 1, *list_vlans(port.trunk_vlans or ())):
-                holders[vlan] = (*holders.get(vlan, ()), name)
-        ports = {name: found.ports[name] for name in wanted.ports}
-        return Reading(found.model_copy(update={"ports": ports}), holders)
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        new = [f"vlan add {vlan}" for vlan in target.vlans if vlan not in actual.vlans]
-        gone = [f"vlan del {vlan}" for vlan in actual.vlans if vlan not in target.vlans]
-        lines = [line for name in target.ports for line in _lines(name, actual, target)]
-        return tuple(Change((line,)) for line in (*new, *lines, *gone))
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    new = [f"vlan add {vlan}" for vlan in target.vlans if vlan not in actual.vlans]
+    gone = [f"vlan del {vlan}" for vlan in actual.vlans if vlan not in target.vlans]
+    lines = [line for name in target.ports for line in _lines(name, actual, target)]
+    return tuple(Change((line,)) for line in (*new, *lines, *gone))
 
-    def find_refusal(self, output: str) -> str | None:
-        return output.strip() if output.startswith("!") else None
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        return SwitchState(vlans=(1,), ports=dict.fromkeys(ports, FACTORY))
+def _find_refusal(output: str) -> str | None:
+    return output.strip() if output.startswith("!") else None
+
+
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    return SwitchState(vlans=(1,), ports=dict.fromkeys(ports, FACTORY))
 
 
 SYSTEM: Final = SwitchSystem(
-    driver=MinimalDriver(),
+    name="minimal",
+    title="Minimal",
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    find_refusal=_find_refusal,
+    factory_state=_factory_state,
+    save="save",
+    ports=Question(("show",), lambda answers: tuple(_load(answers).ports)),
     intent=intent,
     session=SessionProfile(prompt=r"> $", prepare=()),
     exec_form="it has no SSH server",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.fabric.exchange import Exchange
-from components.fabric.systems.sonic.system import SonicDriver
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import Preset
 from lab.switches.sonic.server import SonicSwitch
@@ -45,7 +45,7 @@ def make_switch(
 
 def talk(switch: SonicSwitch) -> Exchange:
     switch.holders.clear()  # the login of before is over
-    return talk_to(SonicDriver(), switch)
+    return talk_to(system_of("sonic"), switch)
 
 
 def rows_of(line: str) -> Any:  # noqa: ANN401 - JSON

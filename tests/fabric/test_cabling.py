@@ -10,7 +10,7 @@ import pytest
 from components.core.errors import UsageError
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
@@ -30,7 +30,7 @@ CABLES: Final = {port: CableEnd.model_validate(cable) for port, cable in TABLE["
 
 @pytest.mark.parametrize(("system", "text", "wanted"), TABLE["answers"])
 def test_an_answer_is_read(system: str, text: str, wanted: dict[str, Any] | None) -> None:
-    asked = driver_of(system).neighbours
+    asked = system_of(system).neighbours
     assert asked.commands
     answers = dict.fromkeys(asked.commands, text)
     if wanted is None:

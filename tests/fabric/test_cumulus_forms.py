@@ -10,10 +10,11 @@ import pytest
 
 from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Reading
 from components.fabric.systems.cumulus import Tree, expand_names
 from components.fabric.systems.cumulus.rows import NEW_WORDS, SAVES
-from components.fabric.systems.cumulus.system import CONFIG, CumulusDriver, parse_profile
+from components.fabric.systems.cumulus.system import CONFIG, parse_profile
 from lab.switches.cumulus.show import show_config, show_roce
 from tests.fabric.cumulus_lab import make_switch
 
@@ -23,7 +24,7 @@ FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 def read(name: str, *ports: str) -> Reading:
     text = (FORMS / f"nv_config_show_{name}.json").read_text()
     asked = dict.fromkeys(ports, PortState(admin_up=True, access_vlan=0))
-    return CumulusDriver().parse({CONFIG: text}, SwitchState(ports=asked))
+    return system_of("cumulus").parse({CONFIG: text}, SwitchState(ports=asked))
 
 
 def native_notes(reading: Reading) -> set[str]:
@@ -72,7 +73,7 @@ def test_the_emulator_prints_the_keys_of_public_configurations(keys: str) -> Non
 def test_every_answer_is_taken_for_what_it_is(tmp_path: Path) -> None:
     answers: dict[str, str] = json.loads((FORMS / "answers.json").read_text())
     for name, text in answers.items():
-        assert (CumulusDriver().find_refusal(text) is not None) is name.startswith("refused")
+        assert (system_of("cumulus").find_refusal(text) is not None) is name.startswith("refused")
     shell = make_switch(tmp_path).session()
     said = [
         shell.run("nv set interface swp1 link mtu 1500"),

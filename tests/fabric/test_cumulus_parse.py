@@ -10,6 +10,7 @@ import pytest
 
 from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters, Reading, Unreadable
 from components.fabric.systems.cumulus import ROCE, collapse_ports, expand_names
 from components.fabric.systems.cumulus.rows import PORT
@@ -17,12 +18,11 @@ from components.fabric.systems.cumulus.system import (
     CONFIG,
     INTERFACES,
     NEIGHBOURS,
-    CumulusDriver,
     parse_profile,
 )
 from tests.fabric.in_process import load_table
 
-DRIVER: Final = CumulusDriver()
+DRIVER: Final = system_of("cumulus")
 ALL_ROWS: Final = PortState.model_validate({row.setting: row.blank for row in PORT})
 FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 WATCHDOG: Final = (FORMS / "nv_show_pfc_watchdog.txt").read_text()
@@ -155,7 +155,7 @@ def test_ports_are_those_called_swp() -> None:
     for asked, text, why in (
         (DRIVER.ports, "{}", "no port"),
         (DRIVER.ports, "[]", "in place of a table"),
-        (DRIVER.links, odd, "in place of a table at `link`"),
+        (DRIVER.link_states, odd, "in place of a table at `link`"),
         (DRIVER.neighbours, odd, "in place of a table at `lldp`"),
     ):
         with pytest.raises(Unreadable, match=why):

@@ -22,7 +22,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.registry import RULES
 from components.core.errors import SpecError, UsageError
 from components.fabric.fabric_plan import plan_fabric
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Switch
 from lab.switches.emulators import EMULATORS, make_switch
@@ -46,7 +46,7 @@ def offered() -> frozenset[str]:
 
 def _has_folder(system: str, _root: Path) -> bool:
     """Its value is whole, and every rule runs on a sound site with it and finds no fault."""
-    if system_of(system).driver.system != system:
+    if system_of(system).name != system:
         return False
     spec = LABS[system].load_spec()
     found = [problem for rule in RULES for problem in rule.problems(spec)]
@@ -72,7 +72,7 @@ def _has_rows(system: str, root: Path) -> bool:
 
 def _has_page(system: str, root: Path) -> bool:
     page = (root / SOURCES).read_text()
-    title = driver_of(system).title
+    title = system_of(system).title
     return f"\n## {title}\n" in page and f"\n### {title} unknown\n" in page
 
 
@@ -144,9 +144,9 @@ def test_every_registry_has_the_same_systems() -> None:
 def test_one_switch_loads_one_driver_and_no_ssh_client() -> None:
     program = """
 import sys
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 import components.checks.registry
-driver_of("eos")
+system_of("eos")
 named = [name for name in sys.modules if name.startswith("components.fabric.")]
 folders = sorted(name for name in named if name.endswith(".system"))
 print(folders, "asyncssh" in sys.modules)

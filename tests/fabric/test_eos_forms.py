@@ -19,9 +19,10 @@ from pydantic import TypeAdapter
 from components.fabric.parts import DEFAULT, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import eos as show
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Answer, Occupied, Unreadable
 from components.fabric.systems.eos.routing import ROUTER, ROUTING, parse_routing
-from components.fabric.systems.eos.system import INTERFACES, MAPS, NEIGHBOURS, VLANS, EosDriver
+from components.fabric.systems.eos.system import INTERFACES, MAPS, NEIGHBOURS, VLANS
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
 from tests.fabric.in_process import load_table
@@ -44,7 +45,7 @@ def read(wanted: SwitchState, **answers: str) -> SwitchState:
     files = {INTERFACES: "running_config_interface.txt", VLANS: "show_vlan.json"}
     known = {command: form(name) for command, name in files.items()} | {MAPS: ""}
     renamed = {{"interfaces": INTERFACES, "maps": MAPS}[key]: text for key, text in answers.items()}
-    return EosDriver().parse(known | renamed, wanted).state
+    return system_of("eos").parse(known | renamed, wanted).state
 
 
 def port_of(name: str, **answers: str) -> PortState | None:
@@ -72,7 +73,7 @@ def test_marking_and_the_watchdog_as_they_stand() -> None:
     assert two.native["mtu_bytes"] == DEFAULT
     words = [read_fields(port.native.get("pfc_watchdog")) for port in (two, four, six)]
     assert words == [WATCHDOG, {"enable": "", "action": "notify-only"}, {}]
-    factory = EosDriver().factory_state(["Ethernet6/1"]).ports["Ethernet6/1"]
+    factory = system_of("eos").factory_state(["Ethernet6/1"]).ports["Ethernet6/1"]
     assert six == factory.model_copy(update={"ecn": dict.fromkeys(range(8))}), "no line says it"
 
 
@@ -99,7 +100,7 @@ def test_a_member_of_a_bundle_and_a_tunnel_are_no_plain_ports() -> None:
 def test_vlans_that_others_use() -> None:
     answers = {INTERFACES: form("running_config_interface.txt"), VLANS: form("show_vlan.json")}
     wanted = SwitchState(ports={"Ethernet2/1": PortState()})
-    reading = EosDriver().parse(answers, wanted)
+    reading = system_of("eos").parse(answers, wanted)
     assert reading.state.vlans == (1, 111), "1006 is EOS' own"
     assert reading.vlan_holders[111] == ("Port-Channel3", "Vlan111")
     assert reading.vlan_holders[200] == ("Port-Channel3", "Ethernet4/1")
@@ -122,7 +123,7 @@ def test_another_text_is_never_taken_for_nothing(place: str, text: str, why: str
     answers = {INTERFACES: form("running_config_interface.txt"), VLANS: form("show_vlan.json")}
     answers |= {MAPS: "", ROUTING: "", ROUTER: "", command: text}
     with pytest.raises(Unreadable, match=why) as caught:
-        EosDriver().parse(answers, SwitchState(ports={PORT: PortState()}))
+        system_of("eos").parse(answers, SwitchState(ports={PORT: PortState()}))
     assert (caught.value.command, caught.value.text) == (command, text)
 
 
@@ -180,7 +181,7 @@ def test_an_answer_is_read(reader: str, answer: object, wanted: object) -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])
 def test_other_shapes_are_told_with_their_text(text: str) -> None:
     lost = json.dumps(_nested("interfaces", PORT, value={"inDiscards": 4, "outDiscards": 0}))
-    commands = EosDriver().counters([PORT]).commands
+    commands = system_of("eos").counters([PORT]).commands
     answers = dict(zip(commands, (text, lost, *[""] * 5), strict=True))
     found = show.port_counters(PORT, answers)
     unread = next(each for each in found.unread if each.way == "rx")

@@ -7,8 +7,8 @@ import pytest
 from components.catalogue.switches.switch_model import parse_release
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.eos.system import EosDriver
 from tests.fabric.eos_lab import load_spec
 
 PFC = "priority-flow-control priority 3 no-drop"
@@ -95,4 +95,4 @@ def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
 def test_a_port_that_the_switch_does_not_have_is_no_work() -> None:
     wanted = SwitchState(ports={"Ethernet1/1": PortState(admin_up=True)})
     with pytest.raises(Unsettable, match="Ethernet1/1: not found"):
-        EosDriver().plan_changes(SwitchState(), wanted)
+        system_of("eos").plan_changes(SwitchState(), wanted)

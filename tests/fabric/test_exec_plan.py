@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +23,7 @@ from components.fabric.device import OUTPUT_VARIABLE, SwitchEvidence, judge_requ
 from components.fabric.edit import every_key
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.targets import ExecPlan, numbered, plan_exec
 from components.remote.lines import parse_lines
 from lab.switches.onyx.cli import Session as OnyxSession
@@ -109,7 +111,7 @@ def cells_of(text: str) -> set[tuple[str, ...]]:
 def test_it_holds_the_lines_of_the_same_plan_in_their_order(system: str, mode: str) -> None:
     plan = plan_of(system, mode)
     assert plan.exec is not None
-    driver = driver_of(system)
+    driver = system_of(system)
     around = {*driver.enter, *driver.configure, driver.save}
     around |= {line for line in plan.commands_from_factory if line.startswith("nv config")}
     wanted = [line for line in plan.commands_from_factory if line not in around]
@@ -120,7 +122,7 @@ def test_it_holds_the_lines_of_the_same_plan_in_their_order(system: str, mode: s
             assert cells_of(line) <= cells_of(text)
             continue
         assert line in text
-        if driver_of(system).guard is None:  # a revision has no order
+        if system_of(system).guard is None:  # a revision has no order
             at = text.index(line, at) + 1
     assert driver.save not in text, "saved only after it was judged"
     assert driver.save in plan.exec.save
@@ -208,7 +210,7 @@ def test_undo_leads_to_the_factory(system: str, mode: str, tmp_path: Path) -> No
     send(system, switch, texts.save)
     assert [switch.port_view(port) for port in desired.ports] != views
     for _ in range(2 if system == "sonic" else 1):
-        assert driver_of(system).find_refusal(send(system, switch, texts.undo)) is None
+        assert system_of(system).find_refusal(send(system, switch, texts.undo)) is None
         assert [switch.port_view(port) for port in desired.ports] == views
         assert next(iter(switch.snapshot().values())) == LABS[system].saved_part(switch), "it saves"
         if system == "sonic":  # also what the template of the platform gave
@@ -228,7 +230,7 @@ def test_a_rejected_line_is_found_and_nothing_is_saved(system: str, tmp_path: Pa
     with pytest.raises(DeviceError, match=words):
         judge(plan_of(system), send(system, switch, texts_of(system).apply))
     assert LABS[system].saved_part(switch) == first[LABS[system].saved]
-    if driver_of(system).guard is not None:
+    if system_of(system).guard is not None:
         assert switch.snapshot() == first, "a chain ends at the first refusal, before the apply"
 
 
@@ -300,6 +302,7 @@ def test_the_plan_of_a_switch_without_exec_is_written_as_before() -> None:
 def test_a_line_that_could_be_more_than_one_is_a_bug(
     system: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(driver_of(system)), "save", line)
+    module = import_module(f"components.fabric.systems.{system}.system")
+    monkeypatch.setattr(module, "SYSTEM", replace(system_of(system), save=line))
     with pytest.raises(Bug):
         plan_exec(system, SwitchState())

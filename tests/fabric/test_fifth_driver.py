@@ -23,7 +23,7 @@ from tests.fabric import minimal_os
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import answer, apply
 from tests.fabric.lives import check_laws
-from tests.fabric.minimal_os import PORTS, MinimalDriver, MinimalSwitch
+from tests.fabric.minimal_os import PORTS, SYSTEM, MinimalSwitch
 from tests.fabric.switch_labs import LABS, SwitchLab
 from tests.fabric.test_drivers import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.over_ssh.test_switch_faults import TRAITS, Absent, Traits
@@ -59,7 +59,7 @@ def make_switch(folder: Path, _clock: Clock | None = None) -> MinimalSwitch:
 
 
 def talk(switch: MinimalSwitch) -> Exchange:
-    return Exchange(switch, MinimalDriver())
+    return Exchange(switch, SYSTEM)
 
 
 def load_spec(**rdma: object) -> ClusterSpec:

@@ -16,7 +16,7 @@ from components.fabric.edit import preview_switch
 from components.fabric.effects import effect_of
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import diff_states
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import Room, chain_of, rooms_of, split_of
 from tests.fabric.in_process import load_table
@@ -120,7 +120,7 @@ def is_map(value: object) -> TypeGuard[dict[str, Any]]:
 
 def typed(room: Room, line: str) -> None:
     """Somebody types a line, which the switch takes."""
-    assert driver_of(room.plan.os).find_refusal(room.switch.run_line(line)) is None, line
+    assert system_of(room.plan.os).find_refusal(room.switch.run_line(line)) is None, line
 
 
 @rows("wants", "sends", "problem")

@@ -10,7 +10,7 @@ from components.core.difference import Difference
 from components.core.errors import Bug
 from components.fabric.effects import effect_of
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import flatten
 from tests.fabric.in_process import load_table
 
@@ -20,12 +20,12 @@ PORTS = {"eos": "Ethernet1/1", "onyx": "1/1"}
 
 @pytest.mark.parametrize("way", TABLE["ways"], ids=str)
 def test_the_way_from_one_port_state_to_another(way: dict[str, Any]) -> None:
-    driver, port = driver_of(way["system"]), PORTS[way["system"]]
+    driver, port = system_of(way["system"]), PORTS[way["system"]]
     was, now = (
         SwitchState(ports={port: PortState.model_validate(way[key])}) for key in ("was", "now")
     )
     lines = flatten(driver.plan_changes(was, now))
-    if driver.system == "eos":
+    if driver.name == "eos":
         assert lines == (f"interface {port}", *way["lines"], "exit")
     else:
         assert lines == tuple(f"interface ethernet {port} {line}" for line in way["lines"])
@@ -34,7 +34,7 @@ def test_the_way_from_one_port_state_to_another(way: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", TABLE["states"], ids=str)
 def test_the_way_from_one_switch_state_to_another(way: dict[str, Any]) -> None:
-    driver = driver_of(way["system"])
+    driver = system_of(way["system"])
     was, now = (SwitchState.model_validate(way[key]) for key in ("was", "now"))
     changes = driver.plan_changes(was, now)
     assert flatten(changes) == (*way["lines"],)
@@ -44,7 +44,7 @@ def test_the_way_from_one_switch_state_to_another(way: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("system", "output", "refusal"), TABLE["refusals"])
 def test_an_error_in_an_output_is_found(system: str, output: str, refusal: str | None) -> None:
-    assert driver_of(system).find_refusal(output) == refusal
+    assert system_of(system).find_refusal(output) == refusal
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_interrupts_traffic(
 
 @pytest.mark.parametrize("system", ["mlnxos", "ufm"])
 def test_what_a_subnet_manager_has_not(system: str) -> None:
-    driver = driver_of(system)
+    driver = system_of(system)
     assert (driver.ports.commands, driver.ports.parse({})) == ((), ())
     assert driver.read_commands(SwitchState()) == ()
     assert driver.parse({}, SwitchState()).state == SwitchState()

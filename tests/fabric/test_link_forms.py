@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, Unreadable
 from tests.fabric.eos_lab import Clock
 from tests.fabric.switch_labs import LABS
@@ -33,7 +33,7 @@ READ = {
 
 
 def parsed(system: str, text: str) -> dict[str, bool]:
-    links = driver_of(system).links
+    links = system_of(system).link_states
     return links.parse(dict.fromkeys(links.commands, text))
 
 
@@ -59,7 +59,7 @@ def test_the_emulator_prints_the_columns_of_the_form(system: str, tmp_path: Path
     lab = LABS[system]
     exchange = lab.talk(lab.make_switch(tmp_path, Clock()))
     exchange.enter(configure=False)
-    (command,) = exchange.driver.links.commands
+    (command,) = exchange.driver.link_states.commands
     printed = exchange.session.run(command).strip("\n").splitlines()[0]
     form = (FORMS / system / READ[system][0]).read_text().splitlines()[0]
     assert re.split(r" {2,}", printed.strip()) == re.split(r" {2,}", form.strip())

@@ -15,12 +15,11 @@ from components.fabric.edit import every_key, preview_switch
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
 from components.fabric.switch_guards import Guarded, Look, find_foreign_settings
-from components.fabric.systems import mellanox_cli, onyx
+from components.fabric.systems import mellanox_cli, onyx, system_of
 from components.fabric.systems.base import Answer, PauseCounters, Unreadable
 from components.fabric.systems.mlnxos import system as mlnxos
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.rows import PORT_ROWS, ROCE, RUNNING, STATUS, parse_running
-from components.fabric.systems.onyx.system import OnyxDriver
 from components.fabric.systems.ranges import collapse_ports, collapse_vlans, parse_vlan_ranges
 from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.stored import PortCounters
@@ -136,7 +135,7 @@ def test_the_emulators_print_every_form(tmp_path: Path) -> None:
 
 
 def test_counters_of_one_port_among_all(tmp_path: Path) -> None:
-    session, driver = prepared(tmp_path).session(), OnyxDriver()
+    session, driver = prepared(tmp_path).session(), system_of("onyx")
     session.run("enable")
     asked = driver.counters(("1/1", "1/2"))
     assert len(asked.commands) == 17 + 2 * 2
@@ -158,7 +157,8 @@ def wish(*names: str) -> SwitchState:
 
 
 def _rest(answers: dict[str, str], *names: str) -> list[str]:
-    return [*OnyxDriver().rest_commands(answers, wish(*names))]
+    rest = system_of("onyx").rest_commands
+    return [*rest(answers, wish(*names))] if rest else []
 
 
 @pytest.mark.parametrize(("line", "rest"), TABLE["rest"])
@@ -195,7 +195,7 @@ def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
 def test_a_configuration_with_every_line_of_ours_leaves_nothing_to_ask() -> None:
     answers = {RUNNING: HEAD + LINES}
     assert _rest(answers, "1/1", "1/2") == []
-    reading = OnyxDriver().parse(answers, wish("1/1", "1/2"))
+    reading = system_of("onyx").parse(answers, wish("1/1", "1/2"))
     assert reading.state.vlans == (1, 101, 111, 112)
     first, second = reading.state.ports["1/1"], reading.state.ports["1/2"]
     assert (first.mode, first.trunk_vlans, first.access_vlan) == ("trunk", (111,), None)
@@ -214,12 +214,12 @@ def test_marking_by_percent_is_read_as_others_set_it() -> None:
 
 
 def test_what_the_one_shot_set_is_in_its_own_answer() -> None:
-    driver, wanted = OnyxDriver(), wish("1/9")
+    driver, wanted = system_of("onyx"), wish("1/9")
     answers = {RUNNING: HEAD + "   roce lossless\n   interface ethernet 1/9 mtu 9216 force\n"}
     assert driver.whole_command(answers, wanted) == ROCE
     answers[ROCE] = ONE_SHOT
     assert driver.whole_command(answers, wanted) is None
-    assert driver.rest_commands(answers, wanted) == ()
+    assert _rest(answers, "1/9") == []
     port = driver.parse(answers, wanted).state.ports["1/9"]
     assert (port.trust, port.strict_classes, port.wrr_weights) == ("L3", (6,), {3: 50})
     marked = {tc: ecn for tc, ecn in port.ecn.items() if ecn}
@@ -231,7 +231,7 @@ def test_the_table_of_ports_has_what_the_factory_set() -> None:
         "1/10": {"admin_up": True, "mtu_bytes": 1500, "link": True},
         "1/11": {"admin_up": False, "mtu_bytes": 9216, "link": False},
     }
-    driver, wanted, answers = OnyxDriver(), wish("1/10"), dict[str, str]()
+    driver, wanted, answers = system_of("onyx"), wish("1/10"), dict[str, str]()
     for command, text in ((RUNNING, HEAD), (STATUS, TABLE["status"])):
         assert driver.whole_command(answers, wanted) == command
         answers[command] = text

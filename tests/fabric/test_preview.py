@@ -13,7 +13,7 @@ from components.fabric.edit import preview_switch, render_waves
 from components.fabric.effects import collapse, group_settings
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import rooms_of, routed_of
 from tests.fabric.in_process import apply
@@ -120,7 +120,7 @@ def test_what_cannot_be_set_is_said_before() -> None:
 @pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_a_first_preview_names_every_setting_and_a_second_none(system: str) -> None:
     plan = plan_of(system)
-    factory = driver_of(system).factory_state(tuple(plan.desired.ports))
+    factory = system_of(system).factory_state(tuple(plan.desired.ports))
     text = preview_switch(plan, None, factory, "allow") or ""
     wanted, had = plan.desired.settings(), factory.settings()
     moved = [key for key, value in wanted.items() if had.get(key, "absent") != value]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.catalogue.switches.systems import RECOMMENDED
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, diff_states
+from components.fabric.systems import system_of
 from components.model.fabric import Rdma
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
@@ -161,7 +161,11 @@ def test_a_cumulus_switch_spreads_and_stops_as_it_was(tmp_path: Path) -> None:
 
 def test_the_page_has_every_recommendation() -> None:
     page = Path("docs/reference/marking.md").read_text(encoding="utf-8")
-    rows = [(system, row) for system, found in RECOMMENDED.items() for row in found]
+    rows = [
+        (system, row)
+        for system in ("onyx", "cumulus", "eos", "sonic")
+        for row in system_of(system).recommended
+    ]
     assert page.count("\n| onyx | ") + page.count("\n| cumulus | ") == 2
     assert page.count("\n| eos | ") + page.count("\n| sonic | ") == 4
     for system, row in rows:

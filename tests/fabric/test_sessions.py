@@ -21,7 +21,7 @@ from components.fabric.cabling import (
 )
 from components.fabric.parts import Sessions
 from components.fabric.state import BgpState
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from lab.physics.sessions import join
 from lab.site import lab_file
@@ -90,10 +90,10 @@ def test_what_a_leaf_says_after_a_fault(system: str, case: dict[str, Any], tmp_p
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
     for system, words in WORDS.items():
-        asked = driver_of(system).sessions(bfd=False)
+        asked = system_of(system).sessions(bfd=False)
         assert asked is not None
         assert asked.commands == tuple(words["commands"])
-    assert driver_of("onyx").sessions(bfd=False) is None
+    assert system_of("onyx").sessions(bfd=False) is None
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
 
@@ -139,7 +139,7 @@ def test_what_is_lost(case: dict[str, Any]) -> None:
 
 
 def parsed(system: str, *texts: str) -> Sessions:
-    asked = driver_of(system).sessions(bfd=True)
+    asked = system_of(system).sessions(bfd=True)
     assert asked is not None
     return asked.parse(dict(zip(asked.commands, texts, strict=True)))
 

@@ -12,11 +12,12 @@ import yaml
 
 from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic import parse_branch
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
 from components.fabric.systems.sonic.rows import native_notes, read_rows, read_settings
-from components.fabric.systems.sonic.system import CONFIG, SonicDriver
+from components.fabric.systems.sonic.system import CONFIG
 
 CASES: Final[dict[str, Any]] = yaml.load(
     Path(__file__).with_name("sonic_rows.yaml").read_text(), Loader=yaml.CSafeLoader
@@ -68,7 +69,7 @@ def test_the_switch_and_who_else_uses_it() -> None:
     tables["DSCP_TO_TC_MAP"]["RAILYARD"] = {"26": "3"}
     tables["TC_TO_QUEUE_MAP"]["RAILYARD"] = {"3": "3"}
     tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
-    reading = SonicDriver().parse({CONFIG: json.dumps(tables)}, wanted)
+    reading = system_of("sonic").parse({CONFIG: json.dumps(tables)}, wanted)
     state = reading.state
     assert (state.vlans, state.roce, native_notes(state)) == (
         (10, 111),
@@ -102,7 +103,7 @@ def test_another_form_is_named_and_hidden(text: str, why: str) -> None:
 def test_a_part_of_a_port_that_was_not_split() -> None:
     wanted = SwitchState(ports={"Ethernet2": PortState()})
     with pytest.raises(Unreadable, match="config interface breakout"):
-        SonicDriver().parse({CONFIG: TEXT}, wanted)
+        system_of("sonic").parse({CONFIG: TEXT}, wanted)
 
 
 def test_ports_are_in_the_order_of_the_panel() -> None:

@@ -7,13 +7,13 @@ import pytest
 from components.catalogue.switches import find_model
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import flatten
-from components.fabric.systems.sonic.system import SonicDriver
 from components.fabric.targets import target_of_apply
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from tests.fabric.sonic_lab import PORTS, load_spec, sent_rows
 
-ENTER = ("sudo -n true", *SonicDriver.configure)
+ENTER = ("sudo -n true", *system_of("sonic").configure)
 SAVE = (
     "sudo config save -y /etc/sonic/railyard.json && sudo rm /etc/sonic/railyard.json && "
     "sudo config save -y"
@@ -93,8 +93,8 @@ def test_a_large_switch_takes_few_commands() -> None:
         for number in range(64)
     }
     desired = SwitchState(vlans=vlans, roce="lossless", ports=ports)
-    factory = SonicDriver().factory_state(tuple(ports))
-    lines = flatten(SonicDriver().plan_changes(factory, target_of_apply(factory, desired)))
+    factory = system_of("sonic").factory_state(tuple(ports))
+    lines = flatten(system_of("sonic").plan_changes(factory, target_of_apply(factory, desired)))
     assert len(lines) == 3
     assert len(sent_rows(lines)["PFC_WD"]) == 64
 

@@ -14,10 +14,11 @@ from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.routing import held_interfaces
 from components.fabric.systems.sonic.rows import Rows, Tables, delete_rows
-from components.fabric.systems.sonic.system import CONFIG, SonicDriver
+from components.fabric.systems.sonic.system import CONFIG
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import DirectSession, apply
 from tests.fabric.sonic_lab import load_spec, make_switch, talk
@@ -98,7 +99,7 @@ def test_the_reload_lock_is_held_while_we_write(switch: SonicSwitch) -> None:
     other = switch.session()
     assert "Failed to acquire lock" in other.run("sudo config reload -y")
     with pytest.raises(DeviceError, match="another update is running"):
-        Exchange(DirectSession(other), SonicDriver()).configure()
+        Exchange(DirectSession(other), system_of("sonic")).configure()
     exchange.session.run("exit")
     assert "Acquired lock" in other.run("sudo config reload -y")
 
@@ -202,7 +203,7 @@ def test_a_text_in_place_of_a_number_is_refused_with_its_row(
     text = json.dumps({"PORT": {"Ethernet0": {}}, "SNMP_COMMUNITY": {"hush": {}}} | tables)
     wanted = SwitchState(vlans=(7,), ports={"Ethernet0": PortState(mtu_bytes=9100)})
     with pytest.raises(Unreadable, match=re.escape(why)) as caught:
-        SonicDriver().parse({CONFIG: text}, wanted)
+        system_of("sonic").parse({CONFIG: text}, wanted)
     assert "hush" not in caught.value.text
 
 
@@ -210,7 +211,7 @@ def test_rows_of_ports_that_are_not_ours_may_say_anything() -> None:
     odd: Rows = {"Ethernet8|a-b": {}, "leaf-02|asic0|Ethernet8|0-2": {}}
     text = json.dumps({"PORT": {"Ethernet0": {}, "Ethernet8": {}}, "QUEUE": odd})
     wanted = SwitchState(ports={"Ethernet0": PortState()})
-    assert SonicDriver().parse({CONFIG: text}, wanted).state.ports["Ethernet0"].ecn[3] is None
+    assert system_of("sonic").parse({CONFIG: text}, wanted).state.ports["Ethernet0"].ecn[3] is None
 
 
 BOGUS: Final = "10.0.0.1/31; reboot 'now'"
@@ -221,7 +222,7 @@ def test_what_a_row_says_never_becomes_a_command_of_its_own() -> None:
     rows["PORTCHANNEL_MEMBER"] = {"$(reboot)|Ethernet8": {}, "half": {}}
     ports: Rows = {"Ethernet0": {}, "Ethernet8": {}}
     wanted = SwitchState(ports=dict.fromkeys(ports, PortState(mode="access", access_vlan=7)))
-    state = SonicDriver().parse({CONFIG: json.dumps({"PORT": ports} | rows)}, wanted).state
+    state = system_of("sonic").parse({CONFIG: json.dumps({"PORT": ports} | rows)}, wanted).state
     words = [shlex.split(line) for _, line in held_interfaces(state)]
     assert words == [
         ["sudo", "config", "interface", "ip", "remove", "Ethernet0", BOGUS],

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from components.fabric.state import SwitchState
+from components.fabric.systems import system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.linux import SESSION
-from components.fabric.systems.sonic.system import SonicDriver
 from components.fabric.targets import target_of_apply
 from tests.fabric.sonic_lab import rows_of
 from tests.fabric.test_sonic_watchdog import WATCHED
@@ -68,7 +68,7 @@ def test_a_document_is_typed_into_bash(tmp_path: Path) -> None:
     ) as shell:
         os.close(theirs)
         read_to(ours, r"ready\$ $")
-        desired, driver = large(), SonicDriver()
+        desired, driver = large(), system_of("sonic")
         factory = driver.factory_state(tuple(desired.ports))
         lines = flatten(driver.plan_changes(factory, target_of_apply(factory, desired)))
         for line in lines:

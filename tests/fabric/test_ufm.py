@@ -28,8 +28,9 @@ from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
-from components.fabric.ufm import SM_CONF, UfmDriver
+from components.fabric.ufm import SM_CONF
 from components.model.cluster import ClusterSpec
 from components.preflight.judge import judge_ufm
 from components.remote.step import Endpoint, render_request
@@ -236,9 +237,9 @@ def test_who_does_not_ask_for_adaptive_routing_does_not_read_it(plan: SwitchPlan
 
 def test_the_forms_are_read_and_printed(adaptive: SwitchPlan, ufm: Ufm) -> None:
     ufm.routing_engine = "ar_updn"
-    commands = UfmDriver().read_commands(adaptive.desired)
+    commands = system_of("ufm").read_commands(adaptive.desired)
     texts = [(FORMS / name).read_text() for name in ("pkeys.json", "smconf.json")]
-    state = UfmDriver().parse(dict(zip(commands, texts, strict=True)), adaptive.desired).state
+    state = system_of("ufm").parse(dict(zip(commands, texts, strict=True)), adaptive.desired).state
     assert state.ib is not None
     assert state.ib.adaptive_routing is True
     assert state.ib.partitions == {
@@ -256,7 +257,7 @@ def test_an_answer_of_another_form_is_shown(adaptive: SwitchPlan, ufm: Ufm) -> N
         observe_switch(adaptive.endpoint, "ufm", adaptive.desired, SECRETS)
     answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
     with pytest.raises(Unreadable, match="no `routing_engine_active` in the answer"):
-        UfmDriver().parse(answers, adaptive.desired)
+        system_of("ufm").parse(answers, adaptive.desired)
 
 
 def test_preflight_asks_its_release_and_the_rights_of_the_login(
@@ -338,7 +339,7 @@ def test_an_update_is_complete_and_its_undo_exact(
     two: dict[str, PartitionState],
 ) -> None:
     ufm = Ufm({"admin": (PASSWORD, "System_Admin")}, partitions=hold(before))
-    exchange = Exchange(Direct(ufm), UfmDriver())
+    exchange = Exchange(Direct(ufm), system_of("ufm"))
     first, second = (SwitchState(ib=IbState(node="ufm", partitions=each)) for each in (one, two))
     baseline = baseline_of(exchange, first)
     apply(exchange, first)

@@ -10,11 +10,10 @@ import pytest
 from components.acceptance.acceptance_plan import HopPlan
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import HopRole
+from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters, Unread
-from components.fabric.systems.eos.system import EosDriver
 from components.fabric.systems.onyx import CONGESTION
 from components.fabric.systems.onyx import system as show
-from components.fabric.systems.onyx.system import OnyxDriver
 
 FORMS = Path(__file__).parent / "forms" / "eos"
 TOTALS = (
@@ -38,7 +37,7 @@ def onyx(received: str = "", sent: str = "", roce: str = "[]") -> PortCounters:
         answers[show.OF_PRIORITY.format(number)] = received or known
         known = f"Eth1/1:\n  TC {number}:\n    {2 * count}  bytes\n"
         answers[show.OF_CLASS.format(number)] = sent or known
-    return OnyxDriver().counters(("1/1",)).parse(answers)["1/1"]
+    return system_of("onyx").counters(("1/1",)).parse(answers)["1/1"]
 
 
 def test_the_class_of_roce_is_the_second_way_of_counting() -> None:
@@ -72,7 +71,7 @@ def test_only_the_hop_of_the_unread_counters_is_not_proven(role: HopRole, status
 
 
 def test_eos_counters_under_another_name_leave_the_totals() -> None:
-    driver = EosDriver()
+    driver = system_of("eos")
     totals, discards, errors, sent, marked, pauses, storms = driver.counters(["Ethernet1"]).commands
     queues = {"egressQueueCounters": {"interfaces": {"Ethernet1": {"queued": 4}}}}
     answers = {

@@ -15,7 +15,7 @@ import pytest
 
 from components.fabric.cabling import FarEnd, RoutedLinks, Way, find_routing_faults
 from components.fabric.parts import Sessions
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
@@ -137,7 +137,7 @@ def test_sessions_and_ways_are_those_of_frr(room: Room) -> None:
 
 def told(room: Room, name: str, system: str, *, bfd: bool = False) -> Sessions:
     """What the driver of a system reads of the sessions of a switch."""
-    session, asked = room.switches[name].session(), driver_of(system).sessions(bfd=bfd)
+    session, asked = room.switches[name].session(), system_of(system).sessions(bfd=bfd)
     assert asked is not None
     return asked.parse({line: session.run(line) for line in asked.commands})
 

@@ -21,7 +21,7 @@ from components.fabric.device import observe_switch
 from components.fabric.edit import asked_of_switch, drift_of_switch, foreign_settings_of
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from tests.checks.cases import REGENERATE
@@ -62,7 +62,7 @@ def as_applied(plan: SwitchPlan) -> Applied:
 
 
 def type_by_hand(room: SwitchRoom, played: tuple[Guard, ...]) -> None:
-    driver = driver_of(room.system)
+    driver = system_of(room.system)
     with room.session() as session:
         lines = (*driver.enter, *CONFIGURE.get(room.system, ()))
         end = COMMIT.get(room.system, ())

@@ -23,7 +23,7 @@ import pytest
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.remote.switch_session import SwitchSession
 from lab.switches.cumulus import cli as cumulus_cli
 from tests.fabric.switch_labs import put_back
@@ -153,7 +153,7 @@ def _dropped(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 
 def _dropped_at_commit(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble | Absent:
-    guard = driver_of(room.system).guard
+    guard = system_of(room.system).guard
     if not TRAITS[room.system].at_commit:
         assert guard is None
         return Absent("each line acts at once")
@@ -224,7 +224,7 @@ def _no_login(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 
 def _unreadable(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:
-    driver = driver_of(room.system)
+    driver = system_of(room.system)
     asked = {driver.read_commands(room.desired)[0], driver.whole_command({}, room.desired)}
     run = SwitchSession.run
 

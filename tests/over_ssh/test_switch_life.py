@@ -20,7 +20,7 @@ from components.core.errors import (
 from components.fabric import device
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import system_of
 from components.remote.switch_session import open_session
 from lab import keys
 from lab.site import lab_file, secrets_of
@@ -151,7 +151,7 @@ def test_nobody_listens(room: SwitchRoom) -> None:
 
 
 def test_the_switch_stops_while_a_session_works_whose_client_has_gone(room: SwitchRoom) -> None:
-    command = driver_of(room.system).read_commands(room.desired)[0]
+    command = system_of(room.system).read_commands(room.desired)[0]
     with room.session(2) as session:
         room.switch.fault(["slow", "60"])
         with pytest.raises(UnreachableError, match="within the deadline of 2 s"):

@@ -1,7 +1,7 @@
 """One folder a switch system, found by the name that the site file uses.
 
 `SWITCH_SYSTEMS` of the catalogue has the names; `system.py` of the folder has `SYSTEM`. A folder is
-loaded when a switch of its system is met: work on one switch loads one driver.
+loaded when a switch of its system is met: work on one switch loads one system.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from components.core.errors import SpecError
 
 if TYPE_CHECKING:
     from components.catalogue.switches.switch_model import Release, SwitchModel
-    from components.fabric.systems.base import Driver
     from components.fabric.systems.switch_system import SwitchSystem
 
 UFM: Final = "ufm"
@@ -32,15 +31,6 @@ def system_of(name: str) -> SwitchSystem:
         raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
     module = import_module(_UFM if name == UFM else f"{__name__}.{name}.system")
     return cast("SwitchSystem", module.SYSTEM)
-
-
-def driver_of(name: str) -> Driver:
-    """The driver of a switch system.
-
-    Raises:
-        SpecError: No system has that name.
-    """
-    return system_of(name).driver
 
 
 def least_release(name: str, model: SwitchModel | None) -> Release:

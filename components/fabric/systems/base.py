@@ -1,4 +1,4 @@
-"""Drivers of switch systems: text in, plain values out, without I/O.
+"""The values of drivers of switch systems: text in, plain values out, without I/O.
 
 A driver opens no connection. It says which commands to send, reads what came back, and renders
 the way from one state to another. `components/fabric/exchange.py` does the talking.
@@ -7,7 +7,6 @@ the way from one state to another. `components/fabric/exchange.py` does the talk
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.core.errors import Bug
-from components.fabric.parts import Sessions
-from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
+from components.fabric.state import OtherPorts, SwitchState
 
 FoundT = TypeVar("FoundT")
 CANDIDATE_PREFIX: Final = "railyard-"
@@ -178,7 +175,7 @@ class Guard:
     """Puts one into force for good, on releases that refuse `list_command` and lack a timer."""
     since: tuple[int, ...] = ()
     """First release with the timer; empty: any."""
-    pack: Callable[[Sequence[str]], Sequence[str]] = tuple
+    pack: Callable[[Sequence[str]], Iterable[str]] = tuple
     """The commands that carry the lines of a candidate."""
     saves_itself: Callable[[SwitchState], bool] = lambda _state: False
     """Whether a switch saves each applied change, judged by its reading."""
@@ -235,87 +232,6 @@ class ByHand:
     why: str
     lines: tuple[str, ...]
     """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
-
-
-class Driver(ABC):
-    """One switch system. Members with a default are optional."""
-
-    system: str
-    title: str
-    """The system's name for people."""
-    enter: Sequence[str] = ()
-    """Lines from login to the mode for show commands."""
-    configure: Sequence[str] = ()
-    """Lines from there to configuration mode; show commands stay possible."""
-    discard: Sequence[str] = ()
-    """Forgets lines that were taken and are not in force; empty if each line acts at once."""
-    guard: Guard | None = None
-    """How changes are confirmed; None: a line stays once it was taken or applied."""
-    save: str = ""
-    """Makes the running configuration the one that boots; empty if every line does."""
-    ports: Question[tuple[str, ...]] = Question((), lambda _answers: ())
-    """Every port of the switch. On InfiniBand Railyard sets no ports."""
-    neighbours: Question[dict[str, Neighbour]] = Question((), lambda _answers: {})
-    """LLDP: port to neighbour; a port that heard nothing is left out."""
-    links: Question[dict[str, bool]] = Question((), lambda _answers: {})
-    """Port to whether it has a link; without it, only LLDP and BGP tell."""
-    by_hand: ByHand | None = None
-    """Ports must be split before an update. None: the driver splits them, or nothing does."""
-    taken: PortState | None = None
-    """All that a one-shot sets on every port, as a wish, if it resets queues when it goes."""
-
-    @abstractmethod
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """The commands that show the settings in `wanted`."""
-
-    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-        """The next command that reads all ports at once instead of one by one; None: no more.
-
-        The answer to a refused one is blank. A system can do without if its `read_commands` are few
-        on any switch.
-        """
-        del answers, wanted
-
-    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """The rest of `read_commands` after those answers; `parse` gets the answers to both."""
-        del answers
-        return self.read_commands(wanted)
-
-    @abstractmethod
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read the answers.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-
-    @abstractmethod
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree.
-
-        Raises:
-            Unsettable: No line leads there.
-        """
-
-    @abstractmethod
-    def find_refusal(self, output: str) -> str | None:
-        """The system's error text in the output of a command, or None."""
-
-    @abstractmethod
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """The state of an untouched switch."""
-
-    def sessions(self, *, bfd: bool) -> Question[Sessions] | None:
-        """BGP with all neighbours, and BFD if any has it; None: the driver routes nothing."""
-        del bfd
-
-    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
-        """The counters of some ports by priority.
-
-        Raises:
-            Bug: The system counts none: on InfiniBand, the adapters count.
-        """
-        raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
 
 
 ValueT = TypeVar("ValueT")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from components.fabric.parts import Session, Sessions, why_unread
-from components.fabric.systems.base import Answer
+from components.fabric.systems.base import Answer, Question
 from components.remote.session_profile import SessionProfile
 
 SESSION: Final = SessionProfile(
@@ -76,22 +76,39 @@ class _Route(BaseModel):
 _ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
 
 
-def first_document(command: str, text: str) -> tuple[object, str]:
-    """The JSON document at the beginning of an answer, and the text behind it."""
-    rest = text.strip()
-    with Answer(command, text).reading("the answer is not in JSON"):
-        value, at = json.JSONDecoder().raw_decode(rest)
-    return value, rest[at:].strip()
+def sessions_question(
+    commands: tuple[str, str, str], read: Callable[[object], dict[str, Session]], why: str
+) -> Callable[..., Question[Sessions]]:
+    """Ask for sessions alone, or with BFD if any neighbour has it, and for the next hops.
+
+    `read` takes the JSON document of the first answer, which BFD's peers follow; `why` says that
+    it has another form.
+    """
+    first, with_bfd, next_hops = commands
+
+    def parse(answers: Mapping[str, str]) -> Sessions:
+        (command, text), (_, routes) = answers.items()
+        with Answer(command, text).reading("the answer is not in JSON"):
+            document, at = json.JSONDecoder().raw_decode(text.strip())
+        with Answer(command, text).reading(why):
+            found = read(document)
+        peers = text.strip()[at:].strip()
+        known = _with_bfd(found, peers) if command == with_bfd else Sessions(neighbors=found)
+        return _with_routes(known, routes)
+
+    def ask(*, bfd: bool) -> Question[Sessions]:
+        return Question((with_bfd if bfd else first, next_hops), parse)
+
+    return ask
 
 
-def parse_summary(command: str, text: str, document: object) -> dict[str, Session]:
+def read_summary(document: object) -> dict[str, Session]:
     """`show bgp ipv4 unicast summary json`: neighbours by port or address."""
-    with Answer(command, text).reading("it is not a summary of FRR's BGP"):
-        peers = _Summary.model_validate(document).peers
+    peers = _Summary.model_validate(document).peers
     return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
 
 
-def with_routes(sessions: Sessions, answer: str) -> Sessions:
+def _with_routes(sessions: Sessions, answer: str) -> Sessions:
     """Add the routes of `show ip route bgp json`; without the right to ask, they are not known.
 
     A next hop counts that zebra has put into the kernel and whose link is up.
@@ -109,7 +126,7 @@ def with_routes(sessions: Sessions, answer: str) -> Sessions:
     return sessions.model_copy(update={"routes": routes})
 
 
-def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
+def _with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
     """Add the states of `show bfd peers json`.
 
     If the answer omits a neighbour, BFD is down there. Without the right to ask, or without the
@@ -120,8 +137,9 @@ def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
     except ValidationError:
         return Sessions(neighbors=sessions, bfd_unread=why_unread(answer))
     states = {name: each.status for each in peers for name in (each.interface, each.peer)}
-    found = {
-        name: session.model_copy(update={"bfd": states.get(name, "down")})
-        for name, session in sessions.items()
-    }
-    return Sessions(neighbors=found)
+    return Sessions(
+        neighbors={
+            name: session.model_copy(update={"bfd": states.get(name, "down")})
+            for name, session in sessions.items()
+        }
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from components.fabric.parts import Field, IdentityQuestions
-from components.fabric.systems.base import Driver
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
@@ -36,14 +36,18 @@ EXEC: Final = ExecForm(expects=r"\s*", cli=True)
 """An accepted configuration line prints nothing."""
 
 
-class MellanoxDriver(Driver):
-    """How the drivers of this command line come in, change, save and read an error."""
+def _find_refusal(output: str) -> str | None:
+    """Errors are lines that start with `%`; exit statuses mean nothing here."""
+    found = _REFUSAL.search(output)
+    return found.group(1).strip() if found else None
 
-    enter = ("enable",)
-    configure = ("configure terminal",)
-    save = "configuration write"
 
-    def find_refusal(self, output: str) -> str | None:
-        """Errors are lines that start with `%`; exit statuses mean nothing here."""
-        found = _REFUSAL.search(output)
-        return found.group(1).strip() if found else None
+COMMON: Final[Mapping[str, Any]] = {
+    "enter": ("enable",),
+    "configure": ("configure terminal",),
+    "save": "configuration write",
+    "find_refusal": _find_refusal,
+    "session": SESSION,
+    "identity": IDENTITY,
+}
+"""By field of `SwitchSystem`."""

@@ -6,7 +6,7 @@ a system lacks them. Every Ethernet system has lossless and lossy RoCE on trunks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -20,11 +20,20 @@ from components.catalogue.switches.switch_model import (
     parse_release,
     show_release,
 )
-from components.fabric.parts import Field, IdentityQuestions
-from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Drain, Driver
+from components.core.errors import Bug
+from components.fabric.parts import Field, IdentityQuestions, Sessions
+from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems.base import (
+    ByHand,
+    Change,
+    Drain,
+    Guard,
+    PortCounters,
+    Question,
+    Reading,
+)
 from components.model.fabric import Rdma
-from components.model.switch_models import Fec
+from components.model.switch_models import LinkSettings
 from components.remote.session_profile import SessionProfile
 
 DSCP_PER_CLASS: Final = 8
@@ -57,6 +66,18 @@ class RoceProfile:
     """Share by which a file may miss the thresholds."""
     others_since: Release
     """First release in which a port can have other thresholds and shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """Thresholds and most marked packets for ports of one speed and faster ones."""
+
+    from_gbit_s: int
+    min_kib: int
+    max_kib: int
+    mark_percent: int
+    source: str
+    """Who recommends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,38 +123,92 @@ class RoutedForm:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkWish:
-    """The wanted speed, FEC and negotiation of a link; None: left to the switch."""
-
-    speed_gbit_s: int | None = None
-    lanes: int | None = None
-    """The lanes for that speed on this port; None: not known."""
-    fec: Fec | None = None
-    autoneg: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LinkForm:
     """How a system writes the speed, FEC and negotiation of a link."""
 
-    words: Callable[[LinkWish], Mapping[str, str]]
-    """`speed`, `fec` and `autoneg` of `PortState`; values left to the switch are missing."""
+    words: Callable[[LinkSettings, int | None], Mapping[str, str]]
+    """`speed`, `fec` and `autoneg` of `PortState`, from the wish and the lanes for that speed on
+    the port, if they are known; values left to the switch are missing."""
     by_lanes: bool = False
     """Speed and lanes are one word. Every part of a port is always there, and that word is what
     splits the port; elsewhere a split is a setting of the whole port."""
     since: Release = (0, 0, 0)
 
 
+_NO_PORTS: Final[Question[tuple[str, ...]]] = Question((), lambda _answers: ())
+_NO_NEIGHBOURS: Final[Question[dict[str, Neighbour]]] = Question((), lambda _answers: {})
+_NO_STATES: Final[Question[dict[str, bool]]] = Question((), lambda _answers: {})
+
+
+def _nothing_more(_answers: Mapping[str, str], _wanted: SwitchState) -> None:
+    """Every command is about all ports."""
+
+
+def _no_sessions(*, bfd: bool) -> None:
+    """The driver routes nothing."""
+    del bfd
+
+
+def _count_nothing(ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+    """On InfiniBand, the adapters count."""
+    raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchSystem:
     """One switch system. A text in place of a value gives the reason why the value is missing."""
 
-    driver: Driver
+    name: str
+    """The `os` of the file."""
+    title: str
+    """Its name for people."""
+    read_commands: Callable[[SwitchState], tuple[str, ...]]
+    """The commands that show the settings in a wanted state."""
+    parse: Callable[[Mapping[str, str], SwitchState], Reading]
+    """Reads the answers; raises `Unreadable` if one has another form than expected."""
+    plan_changes: Callable[[SwitchState, SwitchState], tuple[Change, ...]]
+    """The ordered way from an actual state to a target, empty when they agree; raises `Unsettable`
+    if no line leads there."""
+    find_refusal: Callable[[str], str | None]
+    """The system's error text in the output of a command, or None."""
+    factory_state: Callable[[Sequence[str]], SwitchState]
+    """The state of an untouched switch with these ports."""
     intent: Callable[[Rdma], Intent]
     """The one RoCE intent of a file, as this system can have it: only keys that it has."""
     session: SessionProfile
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
+    whole_command: Callable[[Mapping[str, str], SwitchState], str | None] = _nothing_more
+    """From the answers so far to the next command that reads all ports at once; None: no more. The
+    answer to a refused one is blank. A system can do without if its `read_commands` are few on any
+    switch."""
+    rest_commands: Callable[[Mapping[str, str], SwitchState], tuple[str, ...]] | None = None
+    """The rest of `read_commands` after those answers; `parse` gets the answers to both. None: all
+    of them."""
+    enter: Sequence[str] = ()
+    """Lines from login to the mode for show commands."""
+    configure: Sequence[str] = ()
+    """Lines from there to configuration mode; show commands stay possible."""
+    discard: Sequence[str] = ()
+    """Forgets lines that were taken and are not in force; empty if each line acts at once."""
+    guard: Guard | None = None
+    """How changes are confirmed; None: a line stays once it was taken or applied."""
+    save: str = ""
+    """Makes the running configuration the one that boots; empty if every line does."""
+    ports: Question[tuple[str, ...]] = _NO_PORTS
+    """Every port of the switch. On InfiniBand Railyard sets no ports."""
+    neighbours: Question[dict[str, Neighbour]] = _NO_NEIGHBOURS
+    """LLDP: port to neighbour; a port that heard nothing is left out."""
+    link_states: Question[dict[str, bool]] = _NO_STATES
+    """Port to whether it has a link; without it, only LLDP and BGP tell."""
+    sessions: Callable[..., Question[Sessions] | None] = _no_sessions
+    """BGP with all neighbours, and BFD if any has it (`bfd`); None: the driver routes nothing."""
+    counters: Callable[[Sequence[str]], Question[dict[str, PortCounters]]] = _count_nothing
+    """The counters of some ports by priority."""
+    by_hand: ByHand | None = None
+    """Ports must be split before an update. None: the driver splits them, or nothing does."""
+    taken: PortState | None = None
+    """All that a one-shot sets on every port, as a wish, if it resets queues when it goes."""
     identity: IdentityQuestions | None = None
     """The questions about model, release and the rights of a login; None: not asked."""
     min_release: Release = (0, 0, 0)
@@ -165,6 +240,10 @@ class SwitchSystem:
     """Each port has its own length; else the longest one counts for the whole switch."""
     default_cable_m: int = 100
     """Length that a system assumes for a cable without one in the file (NVUE reference)."""
+    recommended: tuple[Recommended, ...] = (
+        Recommended(0, 150, 1500, 100, "NVIDIA sets them for ports of every speed"),
+    )
+    """When a queue marks, by the speed of the port, ascending."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
     """Why a port cannot have its own thresholds; None: it can."""
     mark_percent: str | None = "no command of it is known here"
@@ -250,7 +329,10 @@ _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("release", "model", "serial", "base_mac", "rights"), Field),
     "routed": RoutedForm,
     "cautions": Caution,
+    "recommended": Recommended,
     "drain": Drain,
+    "guard": Guard,
+    "by_hand": ByHand,
 }
 """Key of a table in `system.yaml` to its type; every other table is a mapping."""
 
@@ -258,7 +340,7 @@ _KINDS: Final[Mapping[str, type]] = {
 def load_facts(name: str, **code: Mapping[str, object]) -> dict[str, Any]:
     """The facts of a system by field of `SwitchSystem`; `code` adds keys to their tables."""
     text = (Path(__file__).parent / name / "system.yaml").read_text()
-    facts: dict[str, Any] = yaml.load(text, LOADER)  # noqa: S506 - a safe one
+    facts: dict[str, Any] = {"name": name} | yaml.load(text, LOADER)  # noqa: S506 - a safe one
     facts |= {key: {**facts[key], **parts} for key, parts in code.items()}
     return {key: _made(key, value) for key, value in facts.items()}
 

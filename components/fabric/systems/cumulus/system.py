@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 from components.fabric.parts import (
     WHOLE,
     Session,
-    Sessions,
     is_default,
     sources,
     write_list,
@@ -30,6 +29,7 @@ from components.fabric.systems.cumulus import ROCE, Line, non_rows, parse_profil
 from components.fabric.systems.cumulus.rows import States, Tail
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.model.fabric import Rdma
+from components.model.switch_models import LinkSettings
 
 CONFIG: Final = "nv config show -o json"
 INTERFACES: Final = "nv show interface -o json"
@@ -45,25 +45,6 @@ WITH_BFD: Final = f'{SESSIONS}; sudo -n vtysh -c "{linux.BFD}"; true'
 """NVUE lists BFD's peers from 5.15 on only, and no page shows them in JSON."""
 _NEXT_HOPS: Final = f'sudo -n vtysh -c "{linux.ROUTES}"; true'
 """NVUE's list of routes names a group in place of next hops in later releases (page RIB)."""
-_ROLLBACK_S: Final = 300
-"""The second reading takes some seconds; NVUE's own default is ten minutes."""
-_DIFF: Final = "nv config diff"
-"""It changes nothing: it puts the coming changes into the session's record."""
-_GUARD: Final = base.Guard(
-    open=None,
-    force=(_DIFF, f"nv config apply --confirm {_ROLLBACK_S}s -y -m {{name}}"),
-    confirm="nv config apply {id} --confirm-yes",
-    abandon="nv config detach",
-    revert="nv config apply {id} --confirm-no",
-    rollback_s=_ROLLBACK_S,
-    list_command=nvue.REVISIONS,
-    find_stale=nvue.find_stale,
-    find_id=nvue.find_id,
-    plain=(_DIFF, "nv config apply -y"),
-    since=(5, 5),  # first release with that list (NVUE reference)
-    saves_itself=lambda state: rows.SAVES in rows.whole_words(state),
-    pack=lambda lines: (*nvue.documents(lines),),
-)
 _ERRORS: Final = (
     *("Invalid config", "Config invalid at", "Error: Invalid parameter"),
     *("Unable to restart services", "Failure during apply", "command not found"),
@@ -113,121 +94,102 @@ def _parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
     return found
 
 
-def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
-    """Both forms of the first answer: with all details before 5.12, and the short one since."""
-    (command, text), (_, routes) = answers.items()
-    document, rest = linux.first_document(command, text)
-    sessions: dict[str, Session] = {}
-    with Answer(command, text).reading("it is not a table of BGP neighbours"):
-        for name, each in _NEIGHBORS.validate_python(document).items():
-            # A configured neighbour that was never seen has only its configured keys.
-            keys = {"state": each.get("state", "no state")}
-            keys["networks"] = nvue.value_at(each, _PREFIXES)
-            sessions[name] = Session.model_validate(keys)
-    has_bfd = command == WITH_BFD
-    found = linux.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
-    return linux.with_routes(found, routes)
+def _read_sessions(document: object) -> dict[str, Session]:
+    """Both forms of the table: with all details before 5.12, and the short one since.
 
-
-class CumulusDriver(base.Driver):
-    """See `components.fabric.systems.base.Driver`."""
-
-    system = "cumulus"
-    title = "Cumulus"
-    ports = base.ask_once(INTERFACES, _parse_ports)
-    neighbours = base.ask_once(NEIGHBOURS, _parse_neighbours)
-    links = base.ask_once(INTERFACES, _parse_links)
-    # A killed run may have left lines pending: an apply would take them as well.
-    configure = ("nv config detach",)
-    guard = _GUARD
-    save = "nv config save"
-
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """The whole configuration, and the RoCE profile if we manage any of its settings."""
-        ours = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
-        is_asked = any(value is not None for value in ours) or any(
-            port.trust is not None or port.ecn or port.strict_classes is not None
-            for port in wanted.ports.values()
+    A configured neighbour that was never seen has only its configured keys.
+    """
+    found = _NEIGHBORS.validate_python(document).items()
+    return {
+        name: Session.model_validate(
+            {"state": each.get("state", "no state"), "networks": nvue.value_at(each, _PREFIXES)}
         )
-        return (CONFIG, ROCE) if is_asked else (CONFIG,)
+        for name, each in found
+    }
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
-        """Read what `read_commands` asked for: a list of one-key objects; `set` holds the tree."""
-        given = parse_profile(answers[ROCE]) if ROCE in answers else None
-        answer = Answer(CONFIG, answers[CONFIG])
-        value, config = nvue.load(answer), nvue.Tree()
-        for part in value if isinstance(value, list) else [value]:
-            config = part | config if isinstance(part, dict) else config
-        if not config.keys() & {"set", "header"}:
-            raise answer.unreadable("there is neither a header nor a configuration in it")
-        version = _VERSION.search(answer.text)
-        release = tuple(int(part) for part in version[1].split(".")) if version else ()
-        with answer.reading():
-            profile = nvue.child(config, "set", "qos", "roce")
-            if given is not None and given.roce == "none" and str(profile.get("enable")) in nvue.ON:
-                why = "the configuration has a RoCE profile, and this answer shows none"
-                raise base.Unreadable(ROCE, answers[ROCE], why)
-            return _read(nvue.child(config, "set"), release, given, wanted)
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The lines from `actual` to `target`, for one revision; empty when they agree.
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """The whole configuration, and the RoCE profile if we manage any of its settings."""
+    ours = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
+    is_asked = any(value is not None for value in ours) or any(
+        port.trust is not None or port.ecn or port.strict_classes is not None
+        for port in wanted.ports.values()
+    )
+    return (CONFIG, ROCE) if is_asked else (CONFIG,)
 
-        The order does not matter to NVUE, which checks and applies a revision as a whole.
-        """
-        states = (actual, target)
-        moves = (
-            *rows.vlan_lines(states),
-            *non_rows.profile_lines(states),
-            *rows.SPREADS.lines(actual, target, actual),
-            *_port_lines(states),
-            *rows.routing_lines(states),
-        )
-        # A line that unsets a port takes its split along, and parts have settings and neighbours
-        # only while they exist. Without a split the lines stay in their order.
-        splits = (*non_rows.split_lines(states),)
-        going = [line for line in moves if splits and line.verb == "unset"]
-        coming = [line for line in moves if not splits or line.verb == "set"]
-        cable = () if target.roce == "none" else rows.CABLE.lines(actual, target, actual)
-        lines = (*going, *splits, *coming, *cable, *non_rows.mode_lines(states))
-        return tuple(base.Change((line,)) for line in lines)
 
-    def find_refusal(self, output: str) -> str | None:
-        """Exit status or text: some releases print an error and exit 0."""
-        return linux.find_refusal(output, _ERRORS)
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+    """Read what `read_commands` asked for: a list of one-key objects; `set` holds the tree."""
+    given = parse_profile(answers[ROCE]) if ROCE in answers else None
+    answer = Answer(CONFIG, answers[CONFIG])
+    value, config = nvue.load(answer), nvue.Tree()
+    for part in value if isinstance(value, list) else [value]:
+        config = part | config if isinstance(part, dict) else config
+    if not config.keys() & {"set", "header"}:
+        raise answer.unreadable("there is neither a header nor a configuration in it")
+    version = _VERSION.search(answer.text)
+    release = tuple(int(part) for part in version[1].split(".")) if version else ()
+    with answer.reading():
+        profile = nvue.child(config, "set", "qos", "roce")
+        if given is not None and given.roce == "none" and str(profile.get("enable")) in nvue.ON:
+            why = "the configuration has a RoCE profile, and this answer shows none"
+            raise base.Unreadable(ROCE, answers[ROCE], why)
+        return _read(nvue.child(config, "set"), release, given, wanted)
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """No bridge, ports shut and in no bridge, MTU 9216, no RoCE."""
-        port = _read_port(None)
-        native = {key: word for key, word in port.native.items() if key != "rest"}
-        return SwitchState(
-            pfc_priorities=(),
-            pfc_enabled=False,
-            roce="none",
-            roce_cable_m=0,
-            addresses={},
-            bgp=BgpState(),
-            native={WHOLE: write_list(rows.branch_words({}))},
-            ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
-        )
 
-    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
-        """The sessions, with BFD if any neighbour has it, and the next hops."""
-        return base.Question((WITH_BFD if bfd else SESSIONS, _NEXT_HOPS), _parse_sessions)
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+    """The lines from `actual` to `target`, for one revision; empty when they agree.
 
-    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-        """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
-        asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
+    The order does not matter to NVUE, which checks and applies a revision as a whole.
+    """
+    states = (actual, target)
+    moves = (
+        *rows.vlan_lines(states),
+        *non_rows.profile_lines(states),
+        *rows.SPREADS.lines(actual, target, actual),
+        *_port_lines(states),
+        *rows.routing_lines(states),
+    )
+    # A line that unsets a port takes its split along, and parts have settings and neighbours
+    # only while they exist. Without a split the lines stay in their order.
+    splits = (*non_rows.split_lines(states),)
+    going = [line for line in moves if splits and line.verb == "unset"]
+    coming = [line for line in moves if not splits or line.verb == "set"]
+    cable = () if target.roce == "none" else rows.CABLE.lines(actual, target, actual)
+    lines = (*going, *splits, *coming, *cable, *non_rows.mode_lines(states))
+    return tuple(base.Change((line,)) for line in lines)
 
-        def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
-            """Releases without the watchdog refuse the last command."""
-            found: dict[str, base.PortCounters] = {}
-            for port, commands in asked.items():
-                roce, queues, storms = (Answer(each, answers[each]) for each in commands)
-                watched = None if self.find_refusal(storms.text) else storms
-                found[port] = nvue.read_counters(roce, queues, watched, non_rows.ROCE_PRIORITY)
-            return found
 
-        return base.Question((*chain(*asked.values()),), parse)
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """No bridge, ports shut and in no bridge, MTU 9216, no RoCE."""
+    port = _read_port(None)
+    native = {key: word for key, word in port.native.items() if key != "rest"}
+    return SwitchState(
+        pfc_priorities=(),
+        pfc_enabled=False,
+        roce="none",
+        roce_cable_m=0,
+        addresses={},
+        bgp=BgpState(),
+        native={WHOLE: write_list(rows.branch_words({}))},
+        ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
+    )
+
+
+def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+    """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
+    asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
+
+    def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
+        """Releases without the watchdog refuse the last command."""
+        found: dict[str, base.PortCounters] = {}
+        for port, commands in asked.items():
+            roce, queues, storms = (Answer(each, answers[each]) for each in commands)
+            watched = None if linux.find_refusal(storms.text, _ERRORS) else storms
+            found[port] = nvue.read_counters(roce, queues, watched, non_rows.ROCE_PRIORITY)
+        return found
+
+    return base.Question((*chain(*asked.values()),), parse)
 
 
 _VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
@@ -355,7 +317,7 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
     )
 
 
-def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
+def _link_words(wish: LinkSettings, _lanes: int | None) -> dict[str, str]:
     """`400G`, and the other two as everywhere."""
     words = {"speed": f"{wish.speed_gbit_s}G"} if wish.speed_gbit_s else {}
     words |= {"fec": wish.fec} if wish.fec else {}
@@ -368,6 +330,10 @@ def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_sy
     return (f"nv unset interface {ports} {rows.DOMAIN}", *lines) if desired.ports else lines
 
 
+def _saves_itself(state: SwitchState) -> bool:
+    return rows.SAVES in rows.whole_words(state)
+
+
 def _switch_word(state: SwitchState) -> str:
     return "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on"
 
@@ -375,10 +341,28 @@ def _switch_word(state: SwitchState) -> str:
 SYSTEM: Final = switch_system.SwitchSystem(
     **switch_system.load_facts(
         "cumulus",
+        guard={
+            "list_command": nvue.REVISIONS,
+            "find_stale": nvue.find_stale,
+            "find_id": nvue.find_id,
+            "saves_itself": _saves_itself,
+            "pack": nvue.documents,
+        },
         exec_form={"around": _leave_bridge, "given": ({non_rows.ROCE_PRIORITY: non_rows.GIVEN},)},
         drain={"on": _switch_word},
     ),
-    driver=CumulusDriver(),
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    find_refusal=lambda output: linux.find_refusal(output, _ERRORS),
+    factory_state=_factory_state,
+    ports=base.ask_once(INTERFACES, _parse_ports),
+    neighbours=base.ask_once(NEIGHBOURS, _parse_neighbours),
+    link_states=base.ask_once(INTERFACES, _parse_links),
+    sessions=linux.sessions_question(
+        (SESSIONS, WITH_BFD, _NEXT_HOPS), _read_sessions, "it is not a table of BGP neighbours"
+    ),
+    counters=_counters,
     profile=switch_system.RoceProfile(
         priority=non_rows.ROCE_PRIORITY,
         cnp_priority=non_rows.CNP_PRIORITY,

@@ -21,6 +21,7 @@ from components.fabric.systems.eos import routing, rows
 from components.fabric.systems.eos.rows import DEFAULT_CLASSES, ROWS
 from components.fabric.systems.ranges import holders_of, others_of
 from components.model.fabric import Rdma
+from components.model.switch_models import LinkSettings
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
@@ -28,13 +29,10 @@ INTERFACES: Final = "show running-config sanitized | section ^interface"
 """`sanitized` keeps the keys of routing protocols out of our error messages."""
 MAPS: Final = "show running-config sanitized | include ^qos"
 NEIGHBOURS: Final = "show lldp neighbors detail | json"
-ROLLBACK_S: Final = 300
-"""Of `commit timer 00:05:00`: a second reading of 64 ports takes seconds, a person some minutes."""
 _REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
 """EOS prints `% ` before an error; the other words are a precaution."""
 _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 """Interfaces that cannot be ports of a bridge."""
-_TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
 def _links(answer: Answer) -> dict[str, bool]:
@@ -42,105 +40,87 @@ def _links(answer: Answer) -> dict[str, bool]:
     return {name: word == "connected" for name, word in words if word is not None}
 
 
-class EosDriver(base.Driver):
-    """See `components.fabric.systems.base.Driver`."""
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """VLANs, every interface as configured, and the maps if we manage any QoS."""
+    asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
+    asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
+    is_routed = wanted.addresses is not None or wanted.bgp is not None
+    routes = (routing.ROUTING, routing.ROUTER) if is_routed else ()
+    return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
-    system = "eos"
-    title = "EOS"
-    ports = base.ask_once(STATUS, lambda answer: tuple(show.parse_ports(answer)))
-    neighbours = base.ask_once(NEIGHBOURS, show.parse_neighbours)
-    links = base.ask_once(STATUS, _links)
-    enter = ("enable",)
-    guard = base.Guard(
-        open="configure session {name}",
-        # The diff changes nothing: it puts the coming changes into the session's record.
-        force=("show session-config diffs", f"commit timer {_TIMER}"),
-        confirm="configure session {name} commit",
-        abandon="abort",
-        revert="configure session {name} abort",
-        rollback_s=ROLLBACK_S,
-        list_command=show.SESSIONS,
-        find_stale=show.find_stale,
+
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+    parts: dict[str, Any] = {}
+    with Answer(INTERFACES, answers[INTERFACES]).reading():
+        sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
+    if routing.ROUTER in answers:
+        plain, router = answers[routing.ROUTING], answers[routing.ROUTER]
+        with Answer(routing.ROUTER, router).reading():
+            parts |= routing.parse_routing(sections, plain, router)
+    if MAPS in answers:
+        with Answer(MAPS, answers[MAPS]).reading():
+            parts |= _maps(answers[MAPS], wanted)
+    state = SwitchState(
+        vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
+        **parts,
+        ports={
+            name: rows.read_port(sections[name], port)
+            for name, port in wanted.ports.items()
+            if name in sections and not sections[name].values["is_odd"]
+        },
     )
-    save = "write memory"
+    rest = {name: each for name, each in sections.items() if name not in wanted.ports}
+    named = {name: section.named_vlans(name) for name, section in rest.items()}
+    carrying = {
+        name: rows.read_port(each, PortState())
+        for name, each in rest.items()
+        if not _NO_PORT.match(name)
+    }
+    return base.Reading(state, holders_of(named), others_of(carrying))
 
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """VLANs, every interface as configured, and the maps if we manage any QoS."""
-        asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
-        asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
-        is_routed = wanted.addresses is not None or wanted.bgp is not None
-        routes = (routing.ROUTING, routing.ROUTER) if is_routed else ()
-        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
-        """Read what `read_commands` asked for."""
-        parts: dict[str, Any] = {}
-        with Answer(INTERFACES, answers[INTERFACES]).reading():
-            sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
-        if routing.ROUTER in answers:
-            plain, router = answers[routing.ROUTING], answers[routing.ROUTER]
-            with Answer(routing.ROUTER, router).reading():
-                parts |= routing.parse_routing(sections, plain, router)
-        if MAPS in answers:
-            with Answer(MAPS, answers[MAPS]).reading():
-                parts |= _maps(answers[MAPS], wanted)
-        state = SwitchState(
-            vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
-            **parts,
-            ports={
-                name: rows.read_port(sections[name], port)
-                for name, port in wanted.ports.items()
-                if name in sections and not sections[name].values["is_odd"]
-            },
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+    missing = [name for name in target.ports if name not in actual.ports]
+    if missing:
+        raise base.Unsettable(
+            f"{', '.join(missing)}: not found, or part of a bundle, a tunnel or a tap; read "
+            "`show running-config interfaces`"
         )
-        rest = {name: each for name, each in sections.items() if name not in wanted.ports}
-        named = {name: section.named_vlans(name) for name, section in rest.items()}
-        carrying = {
-            name: rows.read_port(each, PortState())
-            for name, each in rest.items()
-            if not _NO_PORT.match(name)
-        }
-        return base.Reading(state, holders_of(named), others_of(carrying))
+    return table.write_steps(_STEPS, actual, target)
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The lines from `actual` to `target`; empty when they agree."""
-        missing = [name for name in target.ports if name not in actual.ports]
-        if missing:
-            raise base.Unsettable(
-                f"{', '.join(missing)}: not found, or part of a bundle, a tunnel or a tap; read "
-                "`show running-config interfaces`"
-            )
-        return table.write_steps(_STEPS, actual, target)
 
-    def find_refusal(self, output: str) -> str | None:
-        """EOS reports by lines that start with `%`; a terminal session lacks an exit status."""
-        found = _REFUSAL.search(output)
-        return found[1].strip() if found else None
+def _find_refusal(output: str) -> str | None:
+    """EOS reports by lines that start with `%`; a terminal session lacks an exit status."""
+    found = _REFUSAL.search(output)
+    return found[1].strip() if found else None
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """VLAN 1 on access ports, which are up; trust CoS, no ECN, no PFC, every queue strict."""
-        port = rows.read_port(rows.Section(), PortState()).model_copy(update={"ecn": {}})
-        return SwitchState(
-            vlans=(rows.FACTORY_VLAN,),
-            dscp_classes=rows.DEFAULT_CLASSES,
-            addresses={},
-            bgp=BgpState(),
-            native={routing.WORDS: write_list((routing.MODEL,))},
-            ports=dict.fromkeys(ports, port),
-        )
 
-    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
-        """The summary, the routes, and BFD's peers if any neighbour has it."""
-        return base.Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """VLAN 1 on access ports, which are up; trust CoS, no ECN, no PFC, every queue strict."""
+    port = rows.read_port(rows.Section(), PortState()).model_copy(update={"ecn": {}})
+    return SwitchState(
+        vlans=(rows.FACTORY_VLAN,),
+        dscp_classes=rows.DEFAULT_CLASSES,
+        addresses={},
+        bgp=BgpState(),
+        native={routing.WORDS: write_list((routing.MODEL,))},
+        ports=dict.fromkeys(ports, port),
+    )
 
-    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-        """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
-        of_port = [each for each in show.COUNTERS.values() if "{port}" in each]
-        of_all = [each for each in show.COUNTERS.values() if each not in of_port]
-        return base.Question(
-            (*(each.format(port=port) for port in ports for each in of_port), *of_all),
-            lambda answers: {port: show.port_counters(port, answers) for port in ports},
-        )
+
+def _sessions(*, bfd: bool) -> base.Question[Sessions]:
+    """The summary, the routes, and BFD's peers if any neighbour has it."""
+    return base.Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
+
+
+def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+    """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
+    of_port = [each for each in show.COUNTERS.values() if "{port}" in each]
+    of_all = [each for each in show.COUNTERS.values() if each not in of_port]
+    return base.Question(
+        (*(each.format(port=port) for port in ports for each in of_port), *of_all),
+        lambda answers: {port: show.port_counters(port, answers) for port in ports},
+    )
 
 
 def _maps(text: str, wanted: SwitchState) -> table.Values:
@@ -196,13 +176,13 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
     )
 
 
-def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
+def _link_words(wish: LinkSettings, lanes: int | None) -> dict[str, str]:
     """`400g-4`, or `auto 400g-4` if it is negotiated.
 
     It is a guess that one lane of 25 Gbit/s is written without the number of lanes.
     """
     words = {"fec": str(wish.fec)} if wish.fec else {}
-    speed, lanes = wish.speed_gbit_s, wish.lanes
+    speed = wish.speed_gbit_s
     if speed is None or lanes is None:
         return words
     said = f"{speed}g-{lanes}" if lanes > 1 or speed > _OLD_LANE else f"{speed}g"
@@ -212,8 +192,19 @@ def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
 _OLD_LANE: Final = 25
 """The fastest lane speed that can be written without a number of lanes."""
 SYSTEM: Final = switch_system.SwitchSystem(
-    **switch_system.load_facts("eos"),
-    driver=EosDriver(),
+    **switch_system.load_facts(
+        "eos", guard={"list_command": show.SESSIONS, "find_stale": show.find_stale}
+    ),
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    find_refusal=_find_refusal,
+    factory_state=_factory_state,
+    ports=base.ask_once(STATUS, lambda answer: tuple(show.parse_ports(answer))),
+    neighbours=base.ask_once(NEIGHBOURS, show.parse_neighbours),
+    link_states=base.ask_once(STATUS, _links),
+    sessions=_sessions,
+    counters=_counters,
     intent=plan_intent,
     rows=dict.fromkeys((row.name for row in ROWS), (4, 28, 0)),
     links=switch_system.LinkForm(_link_words, by_lanes=True),

@@ -134,61 +134,58 @@ def _whole(partition: PartitionState) -> PartitionState:
     return partition.model_copy(update={key: getattr(partition, key) or 0 for key in optional})
 
 
-class MlnxosDriver(mellanox_cli.MellanoxDriver):
-    """See `components.fabric.systems.base.Driver`."""
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """Always ask for partitions: the members that others added decide what may be removed."""
+    ib = wanted.ib
+    if ib is None:
+        return ()
+    asked = (row for row in manager_rows(ib.node) if getattr(ib, row.name) is not None)
+    return (PARTITIONS, *(row.command for row in asked))
 
-    system = "mlnxos"
-    title = "MLNX-OS"
 
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """Always ask for partitions: the members that others added decide what may be removed."""
-        ib = wanted.ib
-        if ib is None:
-            return ()
-        asked = (row for row in manager_rows(ib.node) if getattr(ib, row.name) is not None)
-        return (PARTITIONS, *(row.command for row in asked))
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    if wanted.ib is None:
+        return Reading(SwitchState())
+    node = wanted.ib.node
+    partitions = read_partitions(Answer(PARTITIONS, answers[PARTITIONS]))
+    manager = read_answers(manager_rows(node), answers)
+    return Reading(SwitchState(ib=IbState(node=node, partitions=partitions, **manager)))
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read what `read_commands` asked for."""
-        if wanted.ib is None:
-            return Reading(SwitchState())
-        node = wanted.ib.node
-        partitions = read_partitions(Answer(PARTITIONS, answers[PARTITIONS]))
-        manager = read_answers(manager_rows(node), answers)
-        return Reading(SwitchState(ib=IbState(node=node, partitions=partitions, **manager)))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree."""
-        if target.ib is None:
-            return ()
-        held, wanted, found = actual.ib or IbState(node=target.ib.node), target.ib, list[Change]()
-        # Keys come before the subnet manager starts: its first sweep then has them.
-        for name, partition in wanted.partitions.items():
-            head = f"ib partition {name}"
-            before = _whole(held.partitions.get(name, PartitionState(pkey=0)))
-            tails = [*write_rows(PARTITION, before, _whole(partition))]
-            if tails and name != DEFAULT_PARTITION:
-                lines = (re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails)
-                found.append(Change(tuple(lines)))
-        found += (Change((x,)) for x in write_rows(manager_rows(wanted.node), held, wanted))
-        gone = (name for name in held.partitions if name not in wanted.partitions)
-        found += (Change((f"no ib partition {x}",)) for x in gone if x != DEFAULT_PARTITION)
-        return tuple(found)
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    if target.ib is None:
+        return ()
+    held, wanted, found = actual.ib or IbState(node=target.ib.node), target.ib, list[Change]()
+    # Keys come before the subnet manager starts: its first sweep then has them.
+    for name, partition in wanted.partitions.items():
+        head = f"ib partition {name}"
+        before = _whole(held.partitions.get(name, PartitionState(pkey=0)))
+        tails = [*write_rows(PARTITION, before, _whole(partition))]
+        if tails and name != DEFAULT_PARTITION:
+            lines = (re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails)
+            found.append(Change(tuple(lines)))
+    found += (Change((x,)) for x in write_rows(manager_rows(wanted.node), held, wanted))
+    gone = (name for name in held.partitions if name not in wanted.partitions)
+    found += (Change((f"no ib partition {x}",)) for x in gone if x != DEFAULT_PARTITION)
+    return tuple(found)
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """No subnet manager, priority 0, and the partition Default with every port in it."""
-        del ports
-        default = PartitionState(pkey=0x7FFF, ipoib=True, members={ALL_PORTS: "full"})
-        state = IbState(node="", sm_function=False, sm_enabled=False, sm_priority=0)
-        rest = {"routing_engine": DEFAULT_ENGINE, "partitions": {DEFAULT_PARTITION: default}}
-        return SwitchState(ib=state.model_copy(update=rest))
+
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """No subnet manager, priority 0, and the partition Default with every port in it."""
+    del ports
+    default = PartitionState(pkey=0x7FFF, ipoib=True, members={ALL_PORTS: "full"})
+    state = IbState(node="", sm_function=False, sm_enabled=False, sm_priority=0)
+    rest = {"routing_engine": DEFAULT_ENGINE, "partitions": {DEFAULT_PARTITION: default}}
+    return SwitchState(ib=state.model_copy(update=rest))
 
 
 SYSTEM: Final = SwitchSystem(
     **load_facts("mlnxos"),
-    driver=MlnxosDriver(),
+    **mellanox_cli.COMMON,
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    factory_state=_factory_state,
     # InfiniBand does without RoCE: `network_plan.py` plans such a switch.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
-    session=mellanox_cli.SESSION,
-    identity=mellanox_cli.IDENTITY,
 )

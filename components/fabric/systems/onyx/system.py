@@ -141,113 +141,92 @@ def _port_names(answer: Answer) -> tuple[str, ...]:
     return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
 
-class OnyxDriver(mellanox_cli.MellanoxDriver):
-    """See `components.fabric.systems.base.Driver`."""
-
-    system = "onyx"
-    title = "Onyx"
-    ports = base.ask_once(show.SWITCHPORTS, _port_names)
-    neighbours = base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text))
-    links = base.ask_once(
-        rows.STATUS,
-        lambda answer: {p: bool(r["link"]) for p, r in show.read_status(answer.text).items()},
+def _whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+    """The running configuration, the one-shot, and the table of ports."""
+    whole = rows.whole_of(answers)
+    if whole is None:
+        return None if rows.RUNNING in answers else rows.RUNNING
+    if rows.ROCE not in answers and (whole.one_shot or wanted.roce is not None):
+        return rows.ROCE
+    lacking = (
+        show.INTERFACE in whole.opens(name, port) or name not in whole.ports
+        for name, port in wanted.ports.items()
     )
-    taken = PortState(
-        trust="L2",
-        ecn=dict.fromkeys(PRIORITIES),
-        strict_classes=(),
-        class_shares=dict.fromkeys(PRIORITIES, 0),
+    return rows.STATUS if rows.STATUS not in answers and any(lacking) else None
+
+
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+    """The ordered way from `actual` to `target`; empty when they agree.
+
+    The one-shot `roce` moves many settings at once, so it comes alone: the rest is planned
+    after the next reading. While it is lossless, no line takes PFC off a port.
+    """
+    if target.roce not in {None, actual.roce}:
+        line = "no roce" if target.roce == "none" else f"roce {target.roce}"
+        return (base.Change((line,), settles=True),)
+    if (target.roce or actual.roce) == "lossless":
+        ports = target.ports.items()
+        kept = {name: port.model_copy(update={"pfc": port.pfc or None}) for name, port in ports}
+        target = target.model_copy(update={"ports": kept})
+    return write_steps(rows.STEPS, actual, target)
+
+
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
+    return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
+
+
+def _rest_commands(answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
+    """The commands still needed after the running configuration was read."""
+    rest = _commands(wanted, rows.whole_of(answers))
+    return tuple(command for command in rest if not answers.get(command))
+
+
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+    """Read the answers about single ports, and the answers about all ports for the rest."""
+    whole, members = rows.whole_of(answers), _members(answers, wanted)
+    found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
+    if whole is None or VLANS in answers:
+        found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
+    else:
+        found["vlans"] = whole.vlans
+    if rows.ROCE in answers:
+        found["roce"] = read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
+    if wanted.roce and whole and re.search(r"(?m)^\s*lldp\s*$", answers[rows.RUNNING]):
+        found["native"] = {rows.LLDP: "on"}
+    found["ports"] = {
+        name: members[name].model_copy(
+            update=(whole.port(name, port) if whole else {})
+            | rows.fields_of(read_answers(rows.asked_rows(port), answers, name), port)
+            | {"pfc": paused.get(name)}
+        )
+        for name, port in wanted.ports.items()
+    }
+    others = {name: port for name, port in members.items() if name not in wanted.ports}
+    return base.Reading(
+        SwitchState().model_copy(update=found),
+        holders_of({name: named_vlans(port) for name, port in others.items()}),
+        others_of(others),
     )
-    by_hand = base.ByHand(
-        "Onyx drops the settings of the port",
-        (
-            "interface ethernet {whole} shutdown",
-            "interface ethernet {whole} module-type qsfp-split-{parts} force",
-        ),
+
+
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
+    asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
+    values = factory_values(asked) | {"mtu_bytes": FACTORY_MTU_BYTES, "trunk_vlans": ()}
+    port = PortState().model_copy(update=rows.fields_of(values, PortState()))
+    off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
+    return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
+
+
+def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+    """Received per priority and sent per class, of all ports at once; marked ones by port."""
+    commands = (
+        TOTALS,
+        *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
+        *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
     )
-
-    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-        """The running configuration, the one-shot, and the table of ports."""
-        whole = rows.whole_of(answers)
-        if whole is None:
-            return None if rows.RUNNING in answers else rows.RUNNING
-        if rows.ROCE not in answers and (whole.one_shot or wanted.roce is not None):
-            return rows.ROCE
-        lacking = (
-            show.INTERFACE in whole.opens(name, port) or name not in whole.ports
-            for name, port in wanted.ports.items()
-        )
-        return rows.STATUS if rows.STATUS not in answers and any(lacking) else None
-
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree.
-
-        The one-shot `roce` moves many settings at once, so it comes alone: the rest is planned
-        after the next reading. While it is lossless, no line takes PFC off a port.
-        """
-        if target.roce not in {None, actual.roce}:
-            line = "no roce" if target.roce == "none" else f"roce {target.roce}"
-            return (base.Change((line,), settles=True),)
-        if (target.roce or actual.roce) == "lossless":
-            ports = target.ports.items()
-            kept = {name: port.model_copy(update={"pfc": port.pfc or None}) for name, port in ports}
-            target = target.model_copy(update={"ports": kept})
-        return write_steps(rows.STEPS, actual, target)
-
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
-        return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
-
-    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """The commands still needed after the running configuration was read."""
-        rest = _commands(wanted, rows.whole_of(answers))
-        return tuple(command for command in rest if not answers.get(command))
-
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
-        """Read the answers about single ports, and the answers about all ports for the rest."""
-        whole, members = rows.whole_of(answers), _members(answers, wanted)
-        found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
-        if whole is None or VLANS in answers:
-            found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
-        else:
-            found["vlans"] = whole.vlans
-        if rows.ROCE in answers:
-            found["roce"] = read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
-        if wanted.roce and whole and re.search(r"(?m)^\s*lldp\s*$", answers[rows.RUNNING]):
-            found["native"] = {rows.LLDP: "on"}
-        found["ports"] = {
-            name: members[name].model_copy(
-                update=(whole.port(name, port) if whole else {})
-                | rows.fields_of(read_answers(rows.asked_rows(port), answers, name), port)
-                | {"pfc": paused.get(name)}
-            )
-            for name, port in wanted.ports.items()
-        }
-        others = {name: port for name, port in members.items() if name not in wanted.ports}
-        return base.Reading(
-            SwitchState().model_copy(update=found),
-            holders_of({name: named_vlans(port) for name, port in others.items()}),
-            others_of(others),
-        )
-
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
-        asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
-        values = factory_values(asked) | {"mtu_bytes": FACTORY_MTU_BYTES, "trunk_vlans": ()}
-        port = PortState().model_copy(update=rows.fields_of(values, PortState()))
-        off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
-        return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
-
-    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-        """Received per priority and sent per class, of all ports at once; marked ones by port."""
-        commands = (
-            TOTALS,
-            *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
-            *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
-        )
-        return base.Question(
-            commands, lambda got: {port: read_counters(got, port) for port in ports}
-        )
+    return base.Question(commands, lambda got: {port: read_counters(got, port) for port in ports})
 
 
 def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
@@ -312,9 +291,26 @@ def plan_intent(rdma: Rdma) -> Intent:
 
 SYSTEM: Final = SwitchSystem(
     **load_facts("onyx"),
-    driver=OnyxDriver(),
-    intent=plan_intent,
-    session=mellanox_cli.SESSION,
+    **mellanox_cli.COMMON,
     exec_form=mellanox_cli.EXEC,
-    identity=mellanox_cli.IDENTITY,
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    factory_state=_factory_state,
+    whole_command=_whole_command,
+    rest_commands=_rest_commands,
+    intent=plan_intent,
+    ports=base.ask_once(show.SWITCHPORTS, _port_names),
+    neighbours=base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text)),
+    link_states=base.ask_once(
+        rows.STATUS,
+        lambda answer: {p: bool(r["link"]) for p, r in show.read_status(answer.text).items()},
+    ),
+    counters=_counters,
+    taken=PortState(
+        trust="L2",
+        ecn=dict.fromkeys(PRIORITIES),
+        strict_classes=(),
+        class_shares=dict.fromkeys(PRIORITIES, 0),
+    ),
 )

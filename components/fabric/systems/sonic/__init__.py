@@ -12,7 +12,6 @@ from typing import Final
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
-from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
 from components.fabric.systems import base, linux
 from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows
@@ -154,15 +153,6 @@ def parse_links(answer: base.Answer) -> dict[str, bool]:
     rows = _rows(answer, "ports with a column Oper", "Interface", "Oper")
     up = {row["Interface"]: row["Oper"] == "up" for row in rows}
     return {port: is_up for port, is_up in up.items() if _PORT.fullmatch(port)}
-
-
-def parse_sessions(answers: Mapping[str, str]) -> Sessions:
-    """FRR's summary, what linux.BFD says behind it if it was asked, and the routes."""
-    (command, text), (_, routes) = answers.items()
-    document, rest = linux.first_document(command, text)
-    sessions = linux.parse_summary(command, text, document)
-    found = linux.with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
-    return linux.with_routes(found, routes)
 
 
 class _Dumped(BaseModel):

@@ -17,7 +17,6 @@ from typing import Final
 
 from components.fabric.parts import (
     WHOLE,
-    Sessions,
     write_list,
     write_text,
 )
@@ -31,6 +30,7 @@ from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.port import OFFERS, PortPlan, vlan_members
 from components.fabric.systems.sonic.rows import Cell, Fields, Rows
 from components.model.fabric import Rdma
+from components.model.switch_models import LinkSettings
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -163,129 +163,97 @@ def _own_rows(
     return written, stripped, sorted({*held} - kept)
 
 
-class SonicDriver(base.Driver):
-    """See `components.fabric.systems.base.Driver`."""
-
-    system = "sonic"
-    title = "SONiC"
-    ports = base.ask_once(
-        CONFIG, lambda each: read.port_names(read.parse_config(CONFIG, each.text))
+def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
+    """The whole configuration; the release if BGP is wanted, and what ports can run at."""
+    linked = any(port.speed or port.fec for port in wanted.ports.values())
+    return (
+        CONFIG,
+        *((VERSION,) if wanted.bgp is not None else ()),
+        *((PORTS,) if linked else ()),
     )
-    neighbours = base.ask_once(show.NEIGHBOURS, show.parse_neighbours)
-    links = base.ask_once(show.STATUS, show.parse_links)
-    by_hand = base.ByHand(
-        "SONiC deletes the settings of the port, and if the platform lacks platform.json, it takes "
-        "its ports from port_config.ini at the next boot",
-        (
-            "show interfaces breakout",
-            "sudo config interface breakout {whole} '<a mode of {parts}>' -y -f",
-        ),
+
+
+def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+    tables = read.parse_config(CONFIG, answers[CONFIG])
+    read.require_ports(CONFIG, tables, wanted.ports)
+    config, native = read.ConfigDb.of(tables), dict[str, str]()
+    if VERSION in answers:
+        native[routing.RELEASE] = str(show.parse_release(answers[VERSION]))
+    if PORTS in answers:
+        native[OFFERS] = write_text(show.parse_offers(PORTS, answers[PORTS]))
+    try:
+        others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+        state = _state_of(config, wanted)
+        state = state.model_copy(update={"native": state.native | native})
+        return base.Reading(state, config.vlan_holders(wanted.ports), others)
+    except ValueError as error:
+        raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
+
+
+def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+    _refuse(actual, target)
+    plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
+    goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
+    written, stripped, gone = _own_rows(actual, target, plans)
+    forgets = db.by_row(plan.forgets() for plan in plans)
+    first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
+    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+    last = (plan.last | plan.touches for plan in plans)
+    groups = [row for plan in plans for row in plan.groups]
+    leaves = [row for plan in plans for row in plan.gone_rows]
+    spans = db.SPANNING in db.native_notes(actual)
+    parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
+    return tuple(
+        base.Change((line,))
+        for lines in (
+            parts,
+            *map(db.delete_rows, (leaves, *goes)),
+            db.delete_fields(strips),
+            db.document(forgets),
+            db.delete_rows(groups),
+            vlans,
+            db.document(first),
+            joins,
+            db.document({**db.by_row(plan.sets for plan in plans), **middle}),
+            db.document({**db.by_row(last), **after}),
+            db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            db.delete_rows(gone),
+            (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
+        )
+        for line in lines
     )
-    enter = ("sudo -n true",)
-    """SONiC asks members of group sudo for no password; if that was changed, this line fails."""
-    # A reload of the configuration while we write would take our lines away again.
-    configure = (
-        base.Script(
-            f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
-            ' { echo "a config reload or another update is running"; false; }; }'
-        ),
+
+
+def _find_refusal(output: str) -> str | None:
+    """Exit status or text: a few commands print an error and exit 0."""
+    printed = output.rpartition(_ECHO)[2]
+    return linux.find_refusal(
+        printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
     )
-    # A full disk cuts the saved configuration short: a copy that fits proves that there is room.
-    save = base.Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """The whole configuration; the release if BGP is wanted, and what ports can run at."""
-        linked = any(port.speed or port.fec for port in wanted.ports.values())
-        return (
-            CONFIG,
-            *((VERSION,) if wanted.bgp is not None else ()),
-            *((PORTS,) if linked else ()),
-        )
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
-        """Read what `read_commands` asked for."""
-        tables = read.parse_config(CONFIG, answers[CONFIG])
-        read.require_ports(CONFIG, tables, wanted.ports)
-        config, native = read.ConfigDb.of(tables), dict[str, str]()
-        if VERSION in answers:
-            native[routing.RELEASE] = str(show.parse_release(answers[VERSION]))
-        if PORTS in answers:
-            native[OFFERS] = write_text(show.parse_offers(PORTS, answers[PORTS]))
-        try:
-            others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
-            state = _state_of(config, wanted)
-            state = state.model_copy(update={"native": state.native | native})
-            return base.Reading(state, config.vlan_holders(wanted.ports), others)
-        except ValueError as error:
-            raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
+def _factory_state(ports: Sequence[str]) -> SwitchState:
+    """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree."""
-        _refuse(actual, target)
-        plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
-        goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
-        written, stripped, gone = _own_rows(actual, target, plans)
-        forgets = db.by_row(plan.forgets() for plan in plans)
-        first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
-        first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
-        last = (plan.last | plan.touches for plan in plans)
-        groups = [row for plan in plans for row in plan.groups]
-        leaves = [row for plan in plans for row in plan.gone_rows]
-        spans = db.SPANNING in db.native_notes(actual)
-        parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
-        return tuple(
-            base.Change((line,))
-            for lines in (
-                parts,
-                *map(db.delete_rows, (leaves, *goes)),
-                db.delete_fields(strips),
-                db.document(forgets),
-                db.delete_rows(groups),
-                vlans,
-                db.document(first),
-                joins,
-                db.document({**db.by_row(plan.sets for plan in plans), **middle}),
-                db.document({**db.by_row(last), **after}),
-                db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
-                db.delete_rows(gone),
-                (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
-            )
-            for line in lines
-        )
+    Those are there after `config qos reload`, which the first boot does not run everywhere.
+    frrcfgd is the daemon for BGP, and BGP is off.
+    """
+    row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
+    tables = {
+        "PORT": dict.fromkeys(ports, row),
+        "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
+        "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
+        "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
+    }
+    wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
+    return _state_of(read.ConfigDb.of(tables), wanted)
 
-    def find_refusal(self, output: str) -> str | None:
-        """Exit status or text: a few commands print an error and exit 0."""
-        printed = output.rpartition(_ECHO)[2]
-        return linux.find_refusal(
-            printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
-        )
 
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
-
-        Those are there after `config qos reload`, which the first boot does not run everywhere.
-        frrcfgd is the daemon for BGP, and BGP is off.
-        """
-        row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
-        tables = {
-            "PORT": dict.fromkeys(ports, row),
-            "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
-            "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
-            "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
-        }
-        wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
-        return _state_of(read.ConfigDb.of(tables), wanted)
-
-    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
-        """The sessions, with BFD if any neighbour has it, and the next hops."""
-        first = show.WITH_BFD if bfd else show.SUMMARY
-        return base.Question((first, show.NEXT_HOPS), show.parse_sessions)
-
-    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-        """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
-        return base.Question(
-            show.COMMANDS, lambda got: {port: show.port_counters(port, got) for port in ports}
-        )
+def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+    """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
+    return base.Question(
+        show.COMMANDS, lambda got: {port: show.port_counters(port, got) for port in ports}
+    )
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
@@ -310,7 +278,7 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
     )
 
 
-def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
+def _link_words(wish: LinkSettings, _lanes: int | None) -> dict[str, str]:
     """The fields of a row of PORT; speeds and offered speeds are in Mbit/s."""
     speed = f"{wish.speed_gbit_s * db.MBIT_PER_GBIT}" if wish.speed_gbit_s else None
     words = {"speed": speed, "fec": wish.fec}
@@ -394,7 +362,29 @@ SYSTEM: Final = switch_system.SwitchSystem(
     **switch_system.load_facts(
         "sonic", exec_form={"native": _unread, "around": _around, "around_undo": _around_undo}
     ),
-    driver=SonicDriver(),
+    read_commands=_read_commands,
+    parse=_parse,
+    plan_changes=_plan_changes,
+    find_refusal=_find_refusal,
+    factory_state=_factory_state,
+    # A reload of the configuration while we write would take our lines away again.
+    configure=(
+        Script(
+            f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
+            ' { echo "a config reload or another update is running"; false; }; }'
+        ),
+    ),
+    # A full disk cuts the saved configuration short: a copy that fits proves that there is room.
+    save=Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y"),
+    ports=base.ask_once(CONFIG, lambda each: read.port_names(read.parse_config(CONFIG, each.text))),
+    neighbours=base.ask_once(show.NEIGHBOURS, show.parse_neighbours),
+    link_states=base.ask_once(show.STATUS, show.parse_links),
+    sessions=linux.sessions_question(
+        (show.SUMMARY, show.WITH_BFD, show.NEXT_HOPS),
+        linux.read_summary,
+        "it is not a summary of FRR's BGP",
+    ),
+    counters=_counters,
     intent=plan_intent,
     session=linux.SESSION,
     reads_release=lambda text: show.parse_branch(text) > 0,
