@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from components.acceptance.logs.failures import (
     HARMLESS,
-    LAUNCHERS,
-    NCCL,
     Cause,
+    causes_of,
     has_hint,
     nccl_finder,
     perftest_finder,
@@ -90,7 +89,7 @@ def test_a_line_of_failure_outweighs_a_perfect_perftest(line: str) -> None:
 
 ROWS = {
     row.pattern.pattern: row
-    for row in (*nccl_finder().tables, *perftest_finder().tables, *LAUNCHERS)
+    for row in (*nccl_finder().tables, *perftest_finder().tables)
     if row.kind != HARMLESS
 }
 
@@ -128,7 +127,7 @@ def test_an_mpirun_that_real_nodes_ended_has_its_cause(name: str, said: tuple[st
 
 
 def test_every_harmless_line_has_a_source() -> None:
-    assert all(len(row.meaning) > 10 for row in NCCL if row.kind == HARMLESS)
+    assert all(len(row.meaning) > 10 for row in causes_of("nccl") if row.kind == HARMLESS)
     assert all(row.meaning and row.kind for row in ROWS.values())
 
 
