@@ -124,7 +124,7 @@ def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
         numbers = f"{pair[0]:.2f} {unit} over RDMA, {pair[1]:.2f} {unit} over TCP"
         actual = f"{numbers}: {ratio:.2f} times as much"
     expected, step = "more over RDMA than over TCP", "read the two verdicts above"
-    return LogVerdict.of((row("comparison", "log", verdict, expected, actual, step),), actual)
+    return LogVerdict.of((row("comparison", verdict, expected, actual, step),), actual)
 
 
 def _reached(kind: JobKind, text: str) -> float | None:

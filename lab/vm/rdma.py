@@ -159,6 +159,6 @@ def judge(log: str, fraction: float) -> tuple[ProbeEvidence, list[Finding]]:
         rails=(RailLimit(name="rail-0", line_rate_gbit_s=CARD_GBIT_S),),
         pair_fraction=fraction,
     )
-    failure = find_failure(evidence.perftest.failures, name)
+    failure = find_failure(evidence.perftest.failures)
     found = judge_perftest(evidence, evidence.perftest, limits)
     return evidence, [failure, *found] if failure else found

@@ -360,14 +360,14 @@ def json_of(*process_ms: float) -> NcclLog:
 
 
 def test_a_process_that_takes_longer_is_named_with_its_host() -> None:
-    (found,) = warn_stragglers(json_of(10, 10, 14, 10), "nccl")
+    (found,) = warn_stragglers(json_of(10, 10, 14, 10))
     assert found.detail == "process 2 (gpu03) took 40% more time"
 
 
 def test_a_process_that_comes_late_takes_less_time_than_those_that_wait_for_it() -> None:
-    (found,) = warn_stragglers(json_of(10, 6, 10, 10), "nccl")
+    (found,) = warn_stragglers(json_of(10, 6, 10, 10))
     assert found.detail == "process 1 (gpu02) took 40% less time, so the others waited for it"
 
 
 def test_processes_alike_are_no_stragglers() -> None:
-    assert warn_stragglers(json_of(10, 10.5, 9.8, 10), "nccl") == []
+    assert warn_stragglers(json_of(10, 10.5, 9.8, 10)) == []

@@ -252,7 +252,7 @@ def test_two_runs_of_one_probe_are_no_evidence() -> None:
     ("warn", "actual"), [(40.27, None), (40.28, "40.27 GB/s at 1 GiB"), (30.0, None)]
 )
 def test_the_pace_of_healthy_systems(warn: float, actual: str | None) -> None:
-    found = judge_pace(nccl(), "p", warn)
+    found = judge_pace(nccl(), warn)
     assert (found and found.actual) == actual
 
 

@@ -77,9 +77,8 @@ def log(**changes: Any) -> NcclLog:  # noqa: ANN401 - any field of a log
     ],
 )
 def test_correctness(changes: dict[str, Any], verdict: Verdict, actual: str, detail: str) -> None:
-    assert judge_correctness(log(**changes), "p") == Finding(
+    assert judge_correctness(log(**changes)) == Finding(
         check="correctness",
-        subject="p",
         verdict=verdict,
         expected="0 wrong values",
         actual=actual,
@@ -98,9 +97,8 @@ def test_correctness(changes: dict[str, Any], verdict: Verdict, actual: str, det
 )
 def test_gpudirect(channels: Channels, verdict: Verdict, actual: str) -> None:
     step = "load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL"
-    assert judge_gdr(log(channels=channels), "p") == Finding(
+    assert judge_gdr(log(channels=channels)) == Finding(
         check="gpudirect",
-        subject="p",
         verdict=verdict,
         expected="GDRDMA on all network channels",
         actual=actual,
@@ -148,9 +146,8 @@ SLOW: Final = "compare ib_write_bw of each rail; look for a slow or lost rail"
 def test_bandwidth(
     rows: tuple[NcclRow, ...], verdict: Verdict, actual: str, detail: str, step: str
 ) -> None:  # fmt: skip
-    assert judge_busbw(log(rows=rows), "p", 150.0, "the file") == Finding(
+    assert judge_busbw(log(rows=rows), 150.0, "the file") == Finding(
         check="bandwidth",
-        subject="p",
         verdict=verdict,
         expected="busbw >= 150.00 GB/s",
         actual=actual,
@@ -169,10 +166,10 @@ def test_sizes_in_binary_units(size: int | None, shown: str) -> None:
 
 
 def test_warnings_are_shown_and_fail_nothing() -> None:
-    assert judge_warnings(log(), "p") is None
+    assert judge_warnings(log()) is None
     one, many = (
-        judge_warnings(log(warnings=("a",)), "p"),
-        judge_warnings(log(warnings=("a", "b", "c", "d", "e")), "p"),
+        judge_warnings(log(warnings=("a",))),
+        judge_warnings(log(warnings=("a", "b", "c", "d", "e"))),
     )
     assert one is not None
     assert many is not None
@@ -185,7 +182,7 @@ BOTH: Final = Channels(devices_by_host={"w0": (0, 1), "w1": (0, 1)})
 
 
 def found_of(check: str, seen: NcclLog, asked: NcclAsked) -> Finding | None:
-    return next((each for each in judge_run(seen, "p", asked) if each.check == check), None)
+    return next((each for each in judge_run(seen, asked) if each.check == check), None)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +248,7 @@ def test_rails(channels: Channels, what: str, verdict: str, actual: str, step: s
 
 
 def test_what_is_not_asked_is_not_judged() -> None:
-    assert [each.check for each in judge_run(log(), "p", NcclAsked())] == [
+    assert [each.check for each in judge_run(log(), NcclAsked())] == [
         "completeness",
         "correctness",
         "transport",
@@ -267,16 +264,16 @@ def test_what_is_not_asked_is_not_judged() -> None:
 
 def test_a_run_that_failed_or_is_not_whole_says_why_and_no_more() -> None:
     failure = LogFailure(kind="cuda", line="CUDA error", meaning="the GPU")
-    (failed,) = judge_run(log(failures=(failure,)), "p", NcclAsked())
+    (failed,) = judge_run(log(failures=(failure,)), NcclAsked())
     assert (failed.check, failed.verdict, failed.actual) == ("run", "failed", "cuda: CUDA error")
     cut = log(has_footer=False)
-    (unfinished,) = judge_run(cut, "p", NcclAsked())
+    (unfinished,) = judge_run(cut, NcclAsked())
     assert (unfinished.check, unfinished.verdict) == ("completeness", "error")
-    (warned,) = judge_run(log(has_footer=False, warnings=("odd",)), "p", NcclAsked())
+    (warned,) = judge_run(log(has_footer=False, warnings=("odd",)), NcclAsked())
     assert (warned.check, warned.actual) == ("run", "nccl_warning: odd")
-    (whole,) = judge_run(log(nranks=9, warnings=("odd",)), "p", NcclAsked())
+    (whole,) = judge_run(log(nranks=9, warnings=("odd",)), NcclAsked())
     assert (whole.check, whole.verdict) == ("completeness", "error")
-    corrupt = judge_run(log(has_footer=False, rows=(row(wrong=1),)), "p", NcclAsked())
+    corrupt = judge_run(log(has_footer=False, rows=(row(wrong=1),)), NcclAsked())
     assert [each.check for each in corrupt] == ["completeness", "correctness", "transport"]
 
 

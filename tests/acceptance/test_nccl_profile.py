@@ -85,16 +85,16 @@ def test_the_floor_of_390_would_fail_the_article_itself() -> None:
 def test_named_adapters_must_be_among_those_in_use() -> None:
     log = parse_nccl_log(ARTICLE)
     assert isinstance(log, NcclLog)
-    assert judge_hcas(log, "log", 8, ("mlx5_0", "mlx5_8")).verdict == "passed"
-    missing = judge_hcas(log, "log", 8, ("mlx5_4",))
+    assert judge_hcas(log, 8, ("mlx5_0", "mlx5_8")).verdict == "passed"
+    missing = judge_hcas(log, 8, ("mlx5_4",))
     assert (missing.verdict, "mlx5_4 is not used" in missing.actual) == ("failed", True)
 
 
 def test_a_slow_pace_is_a_warning_with_its_row() -> None:
     log = parse_nccl_log(ARTICLE)
     assert isinstance(log, NcclLog)
-    assert judge_pace(log, "log", 380) is None
-    slow = judge_pace(log, "log", 387)
+    assert judge_pace(log, 380) is None
+    slow = judge_pace(log, 387)
     assert slow is not None
     assert "386.65 GB/s at 1 GiB" in slow.actual
 

@@ -74,7 +74,7 @@ def test_transports(
     detail: str | None,
     step: str,
 ) -> None:
-    found = judge_transport(log(**changes), "p", expect)
+    found = judge_transport(log(**changes), expect)
     assert (found.expected, found.verdict, found.actual) == (expect, verdict, actual)
     assert found.next_step == step
     if detail is not None:
@@ -82,10 +82,10 @@ def test_transports(
 
 
 def test_a_transport_that_is_not_asked_for() -> None:
-    seen = judge_transport(log(channels=Channels(peer=3, shared_memory=1)), "p", None)
+    seen = judge_transport(log(channels=Channels(peer=3, shared_memory=1)), None)
     assert (seen.verdict, seen.actual) == ("skipped", "P2P, SHM (not proven)")
     assert seen.detail == "channel lines: 3 P2P, 1 SHM"
-    none = judge_transport(log(), "p", None)
+    none = judge_transport(log(), None)
     assert (none.actual, none.detail) == ("none shown (not proven)", "give --expect to judge it")
 
 

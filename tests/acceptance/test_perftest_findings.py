@@ -98,9 +98,8 @@ LATENCY: Final = LatencyRow(size_bytes=2, typical_us=1.4, average_us=1.5)
     ],
 )
 def test_completeness(changes: dict[str, Any], verdict: Verdict, actual: str, detail: str) -> None:
-    assert judge_perftest_completeness(log(**changes), "p") == Finding(
+    assert judge_perftest_completeness(log(**changes)) == Finding(
         check="completeness",
-        subject="p",
         verdict=verdict,
         expected="a whole table with a result",
         actual=actual,
@@ -126,7 +125,7 @@ def test_completeness(changes: dict[str, Any], verdict: Verdict, actual: str, de
     ],
 )
 def test_completeness_without_a_clock(changes: dict[str, Any], actual: str, step: str) -> None:
-    found = judge_perftest_completeness(log(clock_unknown=True, **changes), "p")
+    found = judge_perftest_completeness(log(clock_unknown=True, **changes))
     assert (found.verdict, found.actual, found.next_step) == ("error", actual, step)
 
 
@@ -151,9 +150,8 @@ def test_completeness_without_a_clock(changes: dict[str, Any], actual: str, step
     ],
 )
 def test_gids(changes: dict[str, Any], verdict: Verdict, actual: str, step: str) -> None:
-    assert judge_gid(log(**changes), "p") == Finding(
+    assert judge_gid(log(**changes)) == Finding(
         check="gid",
-        subject="p",
         verdict=verdict,
         expected="a GID" if verdict == "skipped" else "a GID at both ends",
         actual=actual,
@@ -202,9 +200,8 @@ def test_gids(changes: dict[str, Any], verdict: Verdict, actual: str, step: str)
 def test_links(
     changes: dict[str, Any], expect: Any, verdict: Verdict, actual: str, detail: str  # noqa: ANN401 - words
 ) -> None:  # fmt: skip
-    assert judge_link(log(**changes), "p", expect) == Finding(
+    assert judge_link(log(**changes), expect) == Finding(
         check="transport",
-        subject="p",
         verdict=verdict,
         expected="link type IB" if expect == "ib" else "link type Ethernet",
         actual=actual,
@@ -263,9 +260,8 @@ SLOW: Final = "look at the RDMA MTU, the PCIe width and the link speed"
     ],
 )
 def test_averages(changes: dict[str, Any], verdict: Verdict, actual: str, step: str) -> None:
-    assert judge_average(log(**changes), "p", 90.0, "the file") == Finding(
+    assert judge_average(log(**changes), 90.0, "the file") == Finding(
         check="bandwidth",
-        subject="p",
         verdict=verdict,
         expected="average >= 90.00 Gb/s",
         actual=actual,
@@ -283,7 +279,7 @@ def test_averages(changes: dict[str, Any], verdict: Verdict, actual: str, step: 
     ],
 )
 def test_the_mtu(mtu: int | None, verdict: str, actual: str, step: str) -> None:
-    found = judge_perftest_run(log(mtu_bytes=mtu), "p", PerftestAsked(mtu_bytes=4096))
+    found = judge_perftest_run(log(mtu_bytes=mtu), PerftestAsked(mtu_bytes=4096))
     (of_mtu,) = (each for each in found if each.check == "mtu")
     assert (of_mtu.verdict, of_mtu.actual, of_mtu.next_step) == (verdict, actual, step)
     assert of_mtu.expected == "RDMA MTU 4096"
@@ -291,7 +287,7 @@ def test_the_mtu(mtu: int | None, verdict: str, actual: str, step: str) -> None:
 
 def test_only_what_is_asked_is_judged() -> None:
     def checks(seen: PerftestLog, asked: PerftestAsked) -> list[str]:
-        return [each.check for each in judge_perftest_run(seen, "p", asked)]
+        return [each.check for each in judge_perftest_run(seen, asked)]
 
     every = PerftestAsked("roce", 0.0, "the file", 4096)
     assert checks(log(), every) == ["completeness", "transport", "gid", "mtu", "bandwidth"]

@@ -58,7 +58,7 @@ def faster(times: float, *algorithms: str, hosts: int = 2) -> str:
         for row in NCCL.nccl.rows
     )
     log = NCCL.nccl.model_copy(update={"rows": rows, "algorithms": algorithms})
-    found = judge_ceiling(log, "nccl", RAILS_GB_S, hosts)
+    found = judge_ceiling(log, RAILS_GB_S, hosts)
     return found.verdict if found else ""
 
 

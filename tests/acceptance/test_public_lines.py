@@ -148,7 +148,7 @@ def test_adapters_that_no_channel_uses_are_not_named() -> None:
     channel = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1/GDRDMA"
     log = parse_nccl_log("".join(f"w1:1:2 [0] NCCL INFO {each}\n" for each in (using, channel)))
     assert isinstance(log, NcclLog)
-    assert judge_hcas(log, "log", 1).actual == "1 on each of 1 host: mlx5_2"
+    assert judge_hcas(log, 1).actual == "1 on each of 1 host: mlx5_2"
 
 
 def test_an_ethernet_port_that_is_shown_as_infiniband_proves_none() -> None:

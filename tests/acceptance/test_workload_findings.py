@@ -67,7 +67,7 @@ def training(*totals: float, **changes: Any) -> TrainingLog:  # noqa: ANN401 - a
     ],
 )
 def test_totals(log: TrainingLog, ranks: int | None, said: Said) -> None:
-    found = judge_totals(log, "p", ranks)
+    found = judge_totals(log, ranks)
     assert (found.verdict, found.actual, found.detail) == said
     assert found.expected == (
         f"a total of each of {ranks} ranks" if ranks else "a total at the end"
@@ -84,7 +84,7 @@ def test_totals(log: TrainingLog, ranks: int | None, said: Said) -> None:
     ],
 )
 def test_images(totals: tuple[float, ...], said: Said) -> None:
-    found = judge_images(training(*totals), "p", 110.0, "file")
+    found = judge_images(training(*totals), 110.0, "file")
     assert (found.verdict, found.actual, found.detail) == said
     assert (found.expected, found.next_step == "") == ("images/s >= 110", said[0] == "passed")
 
@@ -115,7 +115,7 @@ def scan(*sizes: int, **changes: Any) -> DeepSpeedLog:  # noqa: ANN401 - any fie
     ],
 )
 def test_a_scan_is_whole(log: DeepSpeedLog, sizes: int | None, said: Said) -> None:
-    found = judge_scan_completeness(log, "p", sizes)
+    found = judge_scan_completeness(log, sizes)
     assert (found.verdict, found.actual, found.detail) == said
     assert found.expected == (counted(sizes, "size") if sizes else "a table with a result")
     assert (found.next_step == "") is (said[0] == "passed")
@@ -131,7 +131,7 @@ def test_a_scan_is_whole(log: DeepSpeedLog, sizes: int | None, said: Said) -> No
     ],
 )
 def test_bandwidth_of_a_scan(log: DeepSpeedLog, floor: float, said: Said) -> None:
-    found = judge_scan_busbw(log, "p", floor, "file")
+    found = judge_scan_busbw(log, floor, "file")
     assert (found.verdict, found.actual, found.detail) == said
     assert (found.next_step == "") is (said[0] != "failed")
 
@@ -233,7 +233,7 @@ def test_adapters_of_a_host(
     used = tuple(hca.index for host in hosts for hca in host.hcas)
     channels = Channels(net={"IB": 9}, devices_by_host={"w0": used})
     log = NcclLog(program="nccl-tests", hosts=hosts, channels=channels)
-    found = judge_hcas(log, "p", 2, names)
+    found = judge_hcas(log, 2, names)
     assert (found.verdict, found.actual) == (verdict, actual)
     assert (found.next_step == "") is (verdict == "passed")
 
@@ -250,7 +250,7 @@ def test_adapters_of_a_host(
 def test_adapters_count_that_channels_use(used: tuple[int, ...], verdict: str, actual: str) -> None:
     channels = Channels(net={"IB": 2}, devices_by_host={"w0": used})
     log = NcclLog(program="nccl-tests", hosts=(adapters(),), channels=channels)
-    found = judge_hcas(log, "p", 2)
+    found = judge_hcas(log, 2)
     assert (found.verdict, found.actual) == (verdict, actual)
 
 
@@ -263,21 +263,21 @@ def test_the_profile_of_nccl() -> None:
     )
     bare = NcclLog(program="nccl-tests")
     table = [
-        (judge_version(log, "p", "2.19"), "passed", "2.19.3+cuda12.2"),
-        (judge_version(log, "p", "2.20"), "failed", "2.19.3+cuda12.2"),
-        (judge_version(bare, "p", "2.19"), "error", "not shown"),
-        (judge_network(log, "p"), "passed", "IBext_v8 (4)"),
-        (judge_network(bare, "p"), "error", "not shown"),
+        (judge_version(log, "2.19"), "passed", "2.19.3+cuda12.2"),
+        (judge_version(log, "2.20"), "failed", "2.19.3+cuda12.2"),
+        (judge_version(bare, "2.19"), "error", "not shown"),
+        (judge_network(log), "passed", "IBext_v8 (4)"),
+        (judge_network(bare), "error", "not shown"),
         (
-            judge_network(log.model_copy(update={"networks": {"IB": 1, "Socket": 3}}), "p"),
+            judge_network(log.model_copy(update={"networks": {"IB": 1, "Socket": 3}})),
             "failed",
             "IB (1), Socket (3)",
         ),
-        (judge_topology(log, "p", "/a.xml"), "passed", "/a.xml"),
-        (judge_topology(log, "p", "/b.xml"), "failed", "/a.xml"),
-        (judge_topology(bare, "p", "/b.xml"), "failed", "not shown"),
+        (judge_topology(log, "/a.xml"), "passed", "/a.xml"),
+        (judge_topology(log, "/b.xml"), "failed", "/a.xml"),
+        (judge_topology(bare, "/b.xml"), "failed", "not shown"),
         (
-            judge_topology(log.model_copy(update={"topology_unread": ("/a.xml",)}), "p", "/a.xml"),
+            judge_topology(log.model_copy(update={"topology_unread": ("/a.xml",)}), "/a.xml"),
             "failed",
             "/a.xml could not be opened",
         ),

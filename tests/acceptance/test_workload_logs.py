@@ -86,14 +86,14 @@ def test_a_missing_rank_is_no_whole_log() -> None:
 
 def test_totals_that_differ_are_no_sums_of_all() -> None:
     odd = GUIDE.replace("8400.99", "2100.99")
-    assert judge_totals(training(odd), "log", 4).verdict == "failed"
+    assert judge_totals(training(odd), 4).verdict == "failed"
 
 
 def test_horovods_own_benchmark_counts_its_gpus() -> None:
     log = training(HOROVOD)
     assert (log.program, log.gpus, log.totals_images_s) == ("horovod", 16, (3756.0,))
-    assert judge_totals(log, "log", 16).verdict == "passed"
-    assert judge_totals(log, "log", 8).verdict == "failed"
+    assert judge_totals(log, 16).verdict == "passed"
+    assert judge_totals(log, 8).verdict == "failed"
 
 
 def test_a_training_that_ends_early_names_its_cause() -> None:
@@ -164,12 +164,12 @@ def test_a_row_that_contradicts_itself_is_not_believed() -> None:
 
 def test_a_scan_that_ran_out_of_memory_stops_without_an_error() -> None:
     log = scan(SCAN + "WARNING: Ran out of GPU memory. Exiting comm op.\n")
-    assert judge_scan_completeness(log, "scan", 1).verdict == "failed"
+    assert judge_scan_completeness(log, 1).verdict == "failed"
 
 
 def test_every_size_must_be_there() -> None:
-    assert judge_scan_completeness(scan(SCAN), "scan", 27).verdict == "error"
-    assert judge_scan_completeness(scan(SCAN), "scan", 1).verdict == "passed"
+    assert judge_scan_completeness(scan(SCAN), 27).verdict == "error"
+    assert judge_scan_completeness(scan(SCAN), 1).verdict == "passed"
 
 
 def ran(kind: ProbeKind, *nodes: str, ranks: int = 0) -> ProbeEvidence:

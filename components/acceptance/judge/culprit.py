@@ -420,9 +420,9 @@ def judge_pairs(
     expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
     step = "check the most likely cause in the report"
     slow = [
-        row("siblings", results[index].probe, "failed", expected, f"{share:.0%} of it", step)
-        for index, share in bad.items()
-        if share is not None
+        row("siblings", "failed", expected, f"{each:.0%} of it", step).about(results[index].probe)
+        for index, each in bad.items()
+        if each is not None
     ]
     if results and not bad and (said := next_collectives(probes, findings)):
         return slow, (*_misplugged(results), Suspect(text=said[0], next_step=said[1]))

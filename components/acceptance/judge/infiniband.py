@@ -54,10 +54,12 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
         return []
     found: list[Finding] = []
     for host, seen in sorted(facts.items()):
-        found += _judge_host(host, seen, limits)
-        found += _judge_paths(host, facts, () if seen.why_nothing else limits.paths.get(host, ()))
-    found += (_judge_rail(facts, rail) for rail in limits.rails)
-    return [*found, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits)]
+        asks = () if seen.why_nothing else limits.paths.get(host, ())
+        own = (*_judge_host(host, seen, limits), *_judge_paths(host, facts, asks))
+        found += (each.about(host) for each in own)
+    rails = (_judge_rail(facts, rail) for rail in limits.rails)
+    whole = (*rails, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits))
+    return [*found, *(each.about(FABRIC) for each in whole)]
 
 
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
@@ -65,8 +67,8 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
     diagnosis = _diagnosis_of(facts)
     step = "read ibdiagnet2.log of a run by hand"
     return [
-        row(f"ibdiagnet {each.name}", FABRIC, "failed", "no warnings",
-            f"{each.warnings} warnings, {each.errors} errors", step).because(each.comment)
+        row(f"ibdiagnet {each.name}", "failed", "no warnings",
+            f"{each.warnings} warnings, {each.errors} errors", step, each.comment).about(FABRIC)
         for each in (diagnosis.stages if limits and diagnosis else ())
         if each.warnings or (each.errors and each.name not in _MATTERS)
     ]  # fmt: skip
@@ -75,20 +77,20 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
 def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]:
     if seen.why_nothing:
         step = "make the host reachable and run acceptance again"
-        yield row("ib ports", host, "error", "an answer", seen.why_nothing, step)
+        yield row("ib ports", "error", "an answer", seen.why_nothing, step)
         return
-    yield _judge_ports(host, seen.ports, limits)
+    yield _judge_ports(seen.ports, limits)
     rates = {port.name: port.rate_gbit_s for port in seen.ports}
     expected = f"every port at {limits.rate_gbit_s:g} Gbit/s"
     step = "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`"
-    yield row("ib rate", host, *_on_every_port(rates, limits.rate_gbit_s, expected), step)
+    yield row("ib rate", *_on_every_port(rates, limits.rate_gbit_s, expected), step)
     mtus = {port.name: port.active_mtu_bytes for port in seen.ports}
     expected = f"active MTU of {limits.mtu_bytes} on every port"
     step = "look at `show interfaces ib` of its switch port: the smaller end wins"
     verdict, expected, actual = _on_every_port(mtus, limits.mtu_bytes, expected)
     if None in mtus.values() or not mtus:
         verdict, step = "error", "install ibverbs-utils on that host"
-    yield row("ib mtu", host, verdict, expected, actual, step)
+    yield row("ib mtu", verdict, expected, actual, step)
     for partition in limits.partitions:
         if partition.exclusive or host in partition.members:
             yield _judge_partition(host, seen.ports, partition)
@@ -100,10 +102,10 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
     else:
         verdict, actual = verdict_for(manager.state == MASTER), _show(manager)
         step = "the one that this host knows is not master: look at `saquery SMIR`"
-    yield row("subnet manager", host, verdict, "a master that answers", actual, step)
+    yield row("subnet manager", verdict, "a master that answers", actual, step)
 
 
-def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
+def _judge_ports(ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
     down = [port for port in ports if port.state != ACTIVE]
     active = len(ports) - len(down)
     # The switch port at the other end of a dead cable, if the file names it.
@@ -114,7 +116,7 @@ def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Find
     step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
     expected = f"{limits.hcas} active InfiniBand ports"
     actual = f"{active} of {len(ports)} active" + (f"; {states}" if states else "")
-    return row("ib ports", host, verdict_for(active >= limits.hcas), expected, actual, step)
+    return row("ib ports", verdict_for(active >= limits.hcas), expected, actual, step)
 
 
 def _on_every_port(
@@ -142,7 +144,7 @@ def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionL
     step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
     good = (bool(guids) or kind is None) and not wrong
     actual = ", ".join(wrong) or ("none has it" if kind is None else "all have it")
-    return row(name, host, verdict_for(good), expected, actual, step)
+    return row(name, verdict_for(good), expected, actual, step)
 
 
 def _wrong_keys(
@@ -193,7 +195,7 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
     expected = f"{len(rail.ports)} ports in one subnet, set up by one manager"
     step = "compare the cables of this HCA with the file, host by host"
     actual = "; ".join(said) or "so they are"
-    return row(f"rail {rail.name}", FABRIC, verdict, expected, actual, step)
+    return row(f"rail {rail.name}", verdict, expected, actual, step)
 
 
 def _judge_paths(
@@ -218,7 +220,7 @@ def _judge_paths(
         if lost := [down[guid] for guid in ends if guid in down]:
             verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
         expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in own)
-        yield row(f"paths in {partition}", host, verdict, expected, actual, step)
+        yield row(f"paths in {partition}", verdict, expected, actual, step)
 
 
 def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
@@ -241,14 +243,14 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if len(known) > 1:
         guids = ", ".join(f"0x{guid}" for guid in sorted(known))
         step = "cable the switches into one subnet, or describe two sites"
-        yield row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
+        yield row("one subnet", "failed", "one subnet manager for all hosts", guids, step)
     asked = next((seen for seen in facts.values() if seen.managers), None)
     expected = "one master"
     if limits.master_priority is not None:
         expected += f" of priority {limits.master_priority}, {limits.standbys} standing by"
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
-        yield row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
+        yield row("one master", "error", expected, "; ".join(whys), _INSTALL)
         return
     masters = [each for each in asked.managers if each.state == MASTER]
     standbys = [each for each in asked.managers if each.state == STANDBY]
@@ -260,7 +262,7 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
         "stop the subnet manager outside the file, or correct sm_priority: at equal priority the "
         "GUID decides"
     )
-    yield row("one master", FABRIC, verdict_for(right), expected, actual, step)
+    yield row("one master", verdict_for(right), expected, actual, step)
 
 
 def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
@@ -275,18 +277,18 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         absent = "not installed" in why
         step = "install ibutils2, of DOCA-OFED, on the first worker"
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
-        yield row("ibdiagnet", FABRIC, verdict, "a check of every node and link", why, step)
+        yield row("ibdiagnet", verdict, "a check of every node and link", why, step)
         return
     for stage in diagnosis.stages:
         if stage.name not in _MATTERS:
             continue
         name, verdict = f"ibdiagnet {stage.name}", verdict_for(stage.errors == 0)
         step = diagnosis.errors[0] if diagnosis.errors else "read ibdiagnet2.log of a run by hand"
-        yield row(name, FABRIC, verdict, "no errors", f"{stage.errors} errors", step)
+        yield row(name, verdict, "no errors", f"{stage.errors} errors", step)
     if limits.adaptive_routing:
         on, total = diagnosis.adaptive_switches, diagnosis.switches
         verdict = "error" if on is None else verdict_for(on > 0 and on == total)
         actual = "not said" if on is None else f"on {on}"
         step = "set routing_engine ar_updn or ar_ftree in the subnet manager"
         expected = f"on, on all {total or 'switches'}"
-        yield row("adaptive routing", FABRIC, verdict, expected, actual, step)
+        yield row("adaptive routing", verdict, expected, actual, step)

@@ -58,7 +58,8 @@ class LogVerdict:
     def of(cls, findings: Sequence[Finding], summary: str) -> LogVerdict:
         """The verdict that follows from findings."""
         verdict = overall_verdict(findings)
-        return cls(verdict, EXIT_CODES[verdict], tuple(findings), summary)
+        found = tuple(each if each.subject else each.about("log") for each in findings)
+        return cls(verdict, EXIT_CODES[verdict], found, summary)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -149,11 +150,11 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
     if item.node is None:
         unknown = ParseProblem(kind="unrecognised", what="it lacks the lines of node_health.sh")
         return _unreadable(item.problem or unknown, "a log of node_health.sh")
-    failure = find_failure(item.nccl.failures if item.nccl else (), "log")
-    seen = item.model_copy(update={"nccl": None}) if failure else item
-    findings = (*([failure] if failure else ()), *judge_node(seen, item.node))
     looks = f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}"
-    return LogVerdict.of(findings, looks)
+    if failure := find_failure(item.nccl.failures if item.nccl else ()):
+        rest = judge_node(item.model_copy(update={"nccl": None}), item.node)
+        return LogVerdict.of((failure, *rest), looks)
+    return LogVerdict.of(judge_node(item, item.node), looks)
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
@@ -164,11 +165,11 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
     log = parse_deepspeed_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of DeepSpeed's benchmark")
-    findings = [judge_scan_completeness(log, "log")]
+    findings = [judge_scan_completeness(log)]
     if ended := _without_numbers(log.failures, findings[0]):
         return ended
     if min_gbit_s is not None:
-        findings.append(judge_scan_busbw(log, "log", min_gbit_s, "--min-gbit"))
+        findings.append(judge_scan_busbw(log, min_gbit_s, "--min-gbit"))
     slowest = slowest_of_largest(log.rows)
     where = f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(slowest.size_bytes)}"
     return LogVerdict.of(findings, f"{log.collective} on {log.devices} devices, {where}")
@@ -190,13 +191,13 @@ def judge_training_text(
     log = parse_training_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of a training benchmark")
-    findings = [judge_totals(log, "log", ranks)]
+    findings = [judge_totals(log, ranks)]
     if ended := _without_numbers(log.failures, findings[0]):
         return ended
     if min_images_s is not None:
-        findings.append(judge_images(log, "log", min_images_s, "--min-images"))
+        findings.append(judge_images(log, min_images_s, "--min-images"))
     if nccl is not None:
-        findings += judge_framework(parse_nccl_log(text), "log", nccl)
+        findings += judge_framework(parse_nccl_log(text), nccl)
     odd = odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
     return LogVerdict.of(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
@@ -204,10 +205,10 @@ def judge_training_text(
 
 def _without_numbers(failures: Sequence[LogFailure], whole: Finding) -> LogVerdict | None:
     """The verdict of a failed or incomplete run; None if its numbers count."""
-    if failure := find_failure(failures, "log"):
+    if failure := find_failure(failures):
         return LogVerdict.of((failure,), "the run failed")
     return LogVerdict.of((whole,), "cannot be judged") if whole.verdict == "error" else None
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
-    return LogVerdict.of((row("log", "log", "error", wanted, problem.what),), "cannot be judged")
+    return LogVerdict.of((row("log", "error", wanted, problem.what),), "cannot be judged")

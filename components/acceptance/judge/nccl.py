@@ -86,19 +86,17 @@ class NcclAsked:
         )
 
 
-def _judge_ranks(log: NcclLog, subject: str, wanted: Members) -> Finding:
+def _judge_ranks(log: NcclLog, wanted: Members) -> Finding:
     hosts = frozenset(line.host for line in log.ranks)
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
     expected = f"{counted(wanted.ranks, 'rank')} on {counted(wanted.hosts, 'host')}"
-    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')}"
-    actual = f"{seen} ({', '.join(sorted(hosts))})"
-    look = "look at the hostfile and the slots"
-    return row("ranks", subject, verdict_for(right), expected, actual, look)
+    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({', '.join(sorted(hosts))})"
+    return row("ranks", verdict_for(right), expected, seen, "look at the hostfile and the slots")
 
 
-def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
+def _judge_rails(log: NcclLog, wanted: Members) -> Finding:
     used = log.channels.devices_by_host
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
     actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
@@ -109,45 +107,43 @@ def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
     if wanted.what == "adapters":
         step = f"an adapter carries nothing on {where}: look at its link"
     verdict = "failed" if lacking else verdict
-    return row("rails", subject, verdict, expected, actual or "no network channel", step)
+    return row("rails", verdict, expected, actual or "no network channel", step)
 
 
-def judge_framework(
-    log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
-) -> Iterator[Finding]:
+def judge_framework(log: NcclLog | ParseProblem | None, asked: NcclAsked) -> Iterator[Finding]:
     """Judge the transport that NCCL reports, in a log of any program."""
     if not isinstance(log, NcclLog):
-        found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
-        yield found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")
+        why = "the log lacks NCCL's lines; run with NCCL_DEBUG=INFO"
+        yield row("transport", "error", asked.transport or "a transport", "not shown", detail=why)
         return
-    yield nccl_findings.judge_transport(log, subject, asked.transport)
+    yield nccl_findings.judge_transport(log, asked.transport)
     if asked.min_version:
-        yield nccl_findings.judge_version(log, subject, asked.min_version)
+        yield nccl_findings.judge_version(log, asked.min_version)
     if asked.network or asked.hcas is not None:
-        yield nccl_findings.judge_network(log, subject)
+        yield nccl_findings.judge_network(log)
     if asked.topology_file:
-        yield nccl_findings.judge_topology(log, subject, asked.topology_file)
+        yield nccl_findings.judge_topology(log, asked.topology_file)
     if asked.hcas is not None:
-        yield nccl_findings.judge_hcas(log, subject, asked.hcas, asked.hca_names)
+        yield nccl_findings.judge_hcas(log, asked.hcas, asked.hca_names)
     if asked.gdr:
-        yield nccl_findings.judge_gdr(log, subject)
+        yield nccl_findings.judge_gdr(log)
     elif asked.gdr is not None:
         actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
-        yield row("gpudirect", subject, "skipped", "not required", actual)
+        yield row("gpudirect", "skipped", "not required", actual)
 
 
-def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
+def _judge_all(log: NcclLog, asked: NcclAsked) -> Iterator[Finding]:
     members = asked.members
-    yield nccl_findings.judge_completeness(log, subject)
+    yield nccl_findings.judge_completeness(log)
     if members:
-        yield _judge_ranks(log, subject, members)
-    yield nccl_findings.judge_correctness(log, subject, must=asked.correct)
-    yield from judge_framework(log, subject, asked)
+        yield _judge_ranks(log, members)
+    yield nccl_findings.judge_correctness(log, must=asked.correct)
+    yield from judge_framework(log, asked)
     if members and members.devices:
-        yield _judge_rails(log, subject, members)
+        yield _judge_rails(log, members)
     if asked.floor_gb_s is not None:
-        yield nccl_findings.judge_busbw(log, subject, asked.floor_gb_s, asked.floor_origin)
-    if warnings := nccl_findings.judge_warnings(log, subject):
+        yield nccl_findings.judge_busbw(log, asked.floor_gb_s, asked.floor_origin)
+    if warnings := nccl_findings.judge_warnings(log):
         yield warnings
 
 
@@ -157,10 +153,11 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
         count = sum(line.rank == 0 for run in log.runs for line in run.ranks)
         actual = f"{count} separate runs with a rank 0 each"
         step = "take an nccl-tests built with MPI=1"
-        found = row("completeness", subject, "failed", "one run over all ranks", actual, step)
-        return [found.because("the binary was built without MPI, or the launcher is not its own")]
+        why = "the binary was built without MPI, or the launcher is not its own"
+        found = row("completeness", "failed", "one run over all ranks", actual, step, why)
+        return [found.about(subject)]
     runs = name_runs(log.runs, subject)
-    return [found for name, run in runs for found in judge_run(run, name, asked)]
+    return [found.about(name) for name, run in runs for found in judge_run(run, asked)]
 
 
 def _ran_together(runs: Sequence[NcclLog]) -> bool:
@@ -176,10 +173,10 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
     return any(waiting) and any(strangers[waiting.index(True) :])
 
 
-def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
+def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:
     """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
     failures = [each for each in log.failures if not each.is_before_run]
-    failure = find_failure(failures, subject)
+    failure = find_failure(failures)
     if failure is not None:
         cause = first_cause(failures)
         name, host = (cause.device.partition(":")[0], cause.host) if cause else ("", "")
@@ -187,13 +184,13 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
         hcas = (hca for each in log.hosts if each.host == host for hca in each.hcas)
         rail = next((f"rail {it.index} of NCCL's list, " for it in hcas if it.device == name), "")
         return [_unless_quoted(failure.because(rail + failure.detail), log)]
-    found = {finding.check: finding for finding in _judge_all(log, subject, asked)}
+    found = {finding.check: finding for finding in _judge_all(log, asked)}
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
         # Of a run that did not end, a warning is its cause.
         kind, meaning = "nccl_warning", "NCCL warns"
         warnings = [LogFailure(kind=kind, line=line, meaning=meaning) for line in log.warnings]
-        said = find_failure(log.failures or warnings, subject)
+        said = find_failure(log.failures or warnings)
         return [_unless_quoted(said, log) if said and not log.has_footer else completeness]
     return [*found.values()]
 
@@ -207,16 +204,15 @@ def _unless_quoted(failure: Finding, log: NcclLog) -> Finding:
 
 def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Finding]:
     """All findings about one collective that ran to its end."""
-    probe, name = item.probe, item.probe.name
+    probe = item.probe
     if log.other_runs:
-        actual = f"{len(log.runs)} runs in one log"
         step = "run acceptance again; look for a launcher that started twice"
-        return [row("completeness", name, "error", "one run", actual, step)]
+        return [row("completeness", "error", "one run", f"{len(log.runs)} runs in one log", step)]
     floor, origin = nccl_floor(limits, probe)
     members = members_of(limits, probe, frozenset(probe.workers))
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin, members=members)
-    above = nccl_findings.judge_ceiling(log, name, nccl_limit(limits, probe), len(probe.nodes))
-    return [*judge_run(log, name, asked), *([above] if above else ())]
+    above = nccl_findings.judge_ceiling(log, nccl_limit(limits, probe), len(probe.nodes))
+    return [*judge_run(log, asked), *([above] if above else ())]
 
 
 def members_of(limits: Limits, probe: Probe, workers: frozenset[str] = frozenset()) -> Members:
@@ -245,7 +241,7 @@ def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list
         floor_origin=f"{NVLINK_FRACTION:g} x {nvlink_gbyte_s:g} GB/s of NVLink",
         members=Members(item.probe.ranks, 1, frozenset(), devices=0),
     )
-    return judge_run(log, item.probe.name, asked)
+    return judge_run(log, asked)
 
 
 def asked_of(limits: Limits) -> NcclAsked:
@@ -268,8 +264,8 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     slow = None
     # alltoall has a ceiling of its own, which the number in the file does not mean.
     if limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
-        slow = nccl_findings.judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
-    return [*([slow] if slow else ()), *nccl_findings.warn_stragglers(item.nccl, item.probe.name)]
+        slow = nccl_findings.judge_pace(item.nccl, limits.nccl_warn_gb_s)
+    return [*([slow] if slow else ()), *nccl_findings.warn_stragglers(item.nccl)]
 
 
 _BITS = 8

@@ -54,12 +54,8 @@ def completeness_of(log: NcclLog) -> LogVerdict:
     if not log.rows:
         return "error", "no result row", "the log is cut, or the run hung or is still going on"
     frame = _frame(log)
-    if frame[0] != "passed":
-        return frame
-    for problem in (_ranks(log), _sizes(log), _ratios(log), _average(log)):
-        if problem:
-            return "error", *problem
-    return frame
+    problem = next(_contradictions(log), None) if frame[0] == "passed" else None
+    return ("error", *problem) if problem else frame
 
 
 def is_alone(log: NcclLog) -> bool:
@@ -87,24 +83,32 @@ def _frame(log: NcclLog) -> LogVerdict:
     return "error", "cut off: the footer is missing", f"{rows} before the cut"
 
 
-def _ranks(log: NcclLog) -> tuple[str, str] | None:
+def _contradictions(log: NcclLog) -> Iterator[tuple[str, str]]:
     numbers = sorted(line.rank for line in log.ranks)
     listed = f"{counted(len(numbers), 'rank')} in the list"
     if numbers != list(range(len(numbers))):
         lacking = sorted(set(range(numbers[-1] + 1)) - set(numbers))
         what = f"rank {lacking[0]} is missing" if lacking else "a rank is there twice"
-        return f"{listed}, and {what}", "lines of the list were lost"
-    lost = numbers and (log.nranks or 0) > len(numbers)
-    return (f"{listed}, {log.nranks} by NCCL", "lines were lost") if lost else None
+        yield f"{listed}, and {what}", "lines of the list were lost"
+    if numbers and (log.nranks or 0) > len(numbers):
+        yield f"{listed}, {log.nranks} by NCCL", "lines were lost"
+    if log.program != "other":
+        yield from _wrong_sizes(log)
+    yield from _wrong_ratios(log)
+    # The footer's average is over all rows and both halves.
+    every = [half.busbw_gb_s for row in log.rows for half in row.halves]
+    mean, shown = sum(every) / len(every), log.average_busbw_gb_s
+    if shown is not None and abs(mean - shown) > _AVERAGE_SLACK_GB_S + 2e-5 * mean:
+        what = f"the footer's average is {shown:g} GB/s, that of the rows {mean:.5g}"
+        yield what, "a row was lost, or a number was changed"
 
 
-def _sizes(log: NcclLog) -> tuple[str, str] | None:
-    if log.program == "other":
-        return None
+def _wrong_sizes(log: NcclLog) -> Iterator[tuple[str, str]]:
     sizes = [row.size_bytes or 0 for row in log.rows]
     slack = _ALIGNMENT_BYTES * max(count_ranks(log) or 1, *(row.parts for row in log.rows))
-    if log.sizes is not None:
-        return _missing(sizes, list(_asked(log.sizes)), slack)
+    if log.sizes:
+        yield from _missing(sizes, [*_asked(log.sizes)], slack)
+        return
     sweeps: list[list[int]] = [[]]
     for size in sizes:
         if sweeps[-1] and size < sweeps[-1][-1]:
@@ -112,11 +116,21 @@ def _sizes(log: NcclLog) -> tuple[str, str] | None:
         sweeps[-1].append(size)
     for sweep in sweeps:
         if gap := _gap(sweep, slack):
-            return f"rows are missing: {gap}", "sizes grow by one step"
+            yield f"rows are missing: {gap}", "sizes grow by one step"
         ends = abs(sweep[0] - sweeps[0][0]), abs(sweep[-1] - sweeps[0][-1])
         if max(ends) > slack or len(sweep) != len(sweeps[0]):
-            return f"sizes begin again at {sweep[0]} B", "and are not those of the first time"
-    return None
+            yield f"sizes begin again at {sweep[0]} B", "and are not those of the first time"
+
+
+def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> Iterator[tuple[str, str]]:
+    """Each type, operation and cycle goes through all sizes."""
+    for index, size in enumerate(sizes):
+        wanted = asked[index % len(asked)]
+        if not wanted - slack < size <= wanted:
+            yield f"the row of {wanted} B is missing", f"{size} B is in its place"
+    if len(sizes) % len(asked):
+        wanted = asked[len(sizes) % len(asked)]
+        yield f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
 
 
 def _asked(sizes: Sizes) -> Iterator[int]:
@@ -129,18 +143,6 @@ def _asked(sizes: Sizes) -> Iterator[int]:
             return
         yield size
         last, size = size, size * factor if factor > 1 else size + step
-
-
-def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> tuple[str, str] | None:
-    """Each type, operation and cycle goes through all sizes."""
-    for index, size in enumerate(sizes):
-        wanted = asked[index % len(asked)]
-        if not wanted - slack < size <= wanted:
-            return f"the row of {wanted} B is missing", f"{size} B is in its place"
-    if len(sizes) % len(asked):
-        wanted = asked[len(sizes) % len(asked)]
-        return f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
-    return None
 
 
 def _gap(sizes: Sequence[int], slack: int) -> str:
@@ -164,26 +166,26 @@ def count_ranks(log: NcclLog) -> int | None:
     return listed or log.nranks
 
 
-def _ratios(log: NcclLog) -> tuple[str, str] | None:
+def _wrong_ratios(log: NcclLog) -> Iterator[tuple[str, str]]:
     """Bus bandwidth over bandwidth must be the factor of the collective over these ranks."""
-    ranks = count_ranks(log)
+    ranks, names = count_ranks(log), families(log.collective)
     shown = [(row, half) for row in log.rows for half in row.halves]
     if ranks is None:
         halves = [half for _, half in shown if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
         least = max((_ratio(half, -1) for half in halves), default=0.0)
         most = min((_ratio(half, +1) for half in halves), default=0.0)
-        fits = any(_fits_some_ranks(name, least, most) for name in families(log.collective))
-        why = "rows were changed, or are of several runs"
-        return ("bus bandwidths that fit no number of ranks", why) if halves and not fits else None
-    factors = [bus_factor(name, ranks) for name in families(log.collective)]
+        if halves and not any(_fits_some_ranks(name, least, most) for name in names):
+            why = "rows were changed, or are of several runs"
+            yield "bus bandwidths that fit no number of ranks", why
+        return
+    factors = [bus_factor(name, ranks) for name in names]
     wrong = [[each for each in shown if not _is_ratio(each[1], factor)] for factor in factors]
-    if not all(wrong):
-        return None
-    row, half = wrong[0][0]
-    odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
-    known = " or ".join(f"{each:.4g}" for each in factors)
-    what = f"a bus bandwidth that contradicts its row: {odd_row}"
-    return what, f"{ranks} ranks: factor {known}"
+    if all(wrong):
+        row, half = wrong[0][0]
+        odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
+        known = " or ".join(f"{each:.4g}" for each in factors)
+        what = f"a bus bandwidth that contradicts its row: {odd_row}"
+        yield what, f"{ranks} ranks: factor {known}"
 
 
 def _is_ratio(half: Measure, factor: float) -> bool:
@@ -212,19 +214,6 @@ def _fits_some_ranks(collective: str, least: float, most: float) -> bool:
     return smallest <= _MOST_RANKS and whole * (smallest - 1) / smallest <= most
 
 
-def _average(log: NcclLog) -> tuple[str, str] | None:
-    """The footer's average is over all rows and both halves."""
-    every, shown = (
-        [half.busbw_gb_s for row in log.rows for half in row.halves],
-        log.average_busbw_gb_s,
-    )
-    mean = sum(every) / len(every)
-    if shown is None or abs(mean - shown) <= _AVERAGE_SLACK_GB_S + 2e-5 * mean:
-        return None
-    what = f"the footer's average is {shown:g} GB/s, that of the rows {mean:.5g}"
-    return what, "a row was lost, or a number was changed"
-
-
 _SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
 """Collectives whose bus bandwidth is that of a ring; other algorithms may exceed it."""
 _UNNAMED = 1.2
@@ -237,17 +226,16 @@ _LARGEST_OLD_ERROR = 1e-3
 """A relative error of the old column `error` beyond rounding of any float type but fp8."""
 
 
-def judge_completeness(log: NcclLog, subject: str) -> Finding:
+def judge_completeness(log: NcclLog) -> Finding:
     """Is the log whole: from its start to its footer, with all ranks and sizes?"""
     verdict, actual, detail = completeness_of(log)
     if verdict == "passed" and is_alone(log):
         verdict, actual = "error", "a single rank, without traffic"
     look = "take the log again, from start to end"
-    found = row("completeness", subject, verdict, "a whole log with a result", actual, look)
-    return found.because(detail)
+    return row("completeness", verdict, "a whole log with a result", actual, look, detail)
 
 
-def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
+def judge_correctness(log: NcclLog, *, must: bool = False) -> Finding:
     """Did the collective compute the right values? With `must`, each row must have been checked."""
     halves = [half for each in log.rows for half in each.halves]
     wrong = sum(half.wrong or 0 for half in halves)
@@ -268,16 +256,16 @@ def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Find
     if must and verdict != "failed" and (gaps or not log.rows):
         verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
     step = "suspect memory, cable or NIC; run again" if verdict == "failed" else ""
-    return row("correctness", subject, verdict, "0 wrong values", actual, step).because(detail)
+    return row("correctness", verdict, "0 wrong values", actual, step, detail)
 
 
-def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> Finding:
+def judge_transport(log: NcclLog, expect: Expectation | None) -> Finding:
     """Did the data take the expected transport, by the lines that prove it?"""
     seen, proof = seen_transports(log)
     if expect is None:
+        why = proof if seen else "give --expect to judge it"
         actual = f"{', '.join(seen) or 'none shown'} (not proven)"
-        found = row("transport", subject, "skipped", "no particular transport", actual)
-        return found.because(proof if seen else "give --expect to judge it")
+        return row("transport", "skipped", "no particular transport", actual, detail=why)
     verdict, why = judge_way(log, expect)
     actual = ", ".join(seen) or "not shown"
     step = "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"
@@ -285,53 +273,50 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> F
         step = "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
     elif "Socket" in log.channels.net or "Socket" in log.networks:
         step = "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
-    found = row("transport", subject, verdict, expect, actual, step)
-    reasons = (why, proof if seen else "")
-    return found.because("; ".join(dict.fromkeys(part for part in reasons if part)))
+    reasons = dict.fromkeys(filter(None, (why, proof if seen else "")))
+    return row("transport", verdict, expect, actual, step, "; ".join(reasons))
 
 
-def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
+def judge_warnings(log: NcclLog) -> Finding | None:
     """Unknown warnings, and messages from before the run: no right run fails by them."""
     warnings = [*log.warnings, *(each.line for each in log.failures if each.is_before_run)]
     if not warnings:
         return None
     actual = f"{counted(len(warnings), 'unknown warning')}: {warnings[0]}"
-    found = row("warnings", subject, "skipped", "warnings that are known", actual)
-    return found.because("; ".join(warnings[1:4]))
+    more = "; ".join(warnings[1:4])
+    return row("warnings", "skipped", "warnings that are known", actual, detail=more)
 
 
-def judge_gdr(log: NcclLog, subject: str) -> Finding:
+def judge_gdr(log: NcclLog) -> Finding:
     """Do all network channels go straight to GPU memory?"""
     total, gdr = log.channels.net_total, log.channels.gdr
     verdict: Verdict = "error" if not total else verdict_for(gdr == total)
     step = "load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL" if total else ""
-    wanted, actual = "GDRDMA on all network channels", f"{gdr} of {total} channels"
-    return row("gpudirect", subject, verdict, wanted, actual, step)
+    expected = "GDRDMA on all network channels"
+    return row("gpudirect", verdict, expected, f"{gdr} of {total} channels", step)
 
 
-def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> Finding:
+def judge_busbw(log: NcclLog, floor_gb_s: float, origin: str) -> Finding:
     """Is every large row at or above a floor in GB/s of 10^9 bytes, which comes from `origin`?"""
     rows, basis = judged_rows(log)
     expected = f"busbw >= {floor_gb_s:.2f} GB/s"
     if not rows:
-        found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
-        return found.because(origin)
+        return row("bandwidth", "error", expected, "no row with a bandwidth", detail=origin)
     worst, actual = _worst(rows)
     verdict = verdict_for(worst >= floor_gb_s)
     look = "compare ib_write_bw of each rail; look for a slow or lost rail"
     if len({line.host for line in log.ranks}) == 1:
         look = "look at `nvidia-smi` on that host: other programs, clocks, NVLinks"
-    found = row("bandwidth", subject, verdict, expected, actual, look)
-    return found.because(f"{basis}; floor: {origin}")
+    return row("bandwidth", verdict, expected, actual, look, f"{basis}; floor: {origin}")
 
 
 def _worst(rows: Sequence[NcclRow]) -> tuple[float, str]:
     worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
-    size = show_bytes(worst.size_bytes)
-    return worst.worst_busbw_gb_s, f"{worst.worst_busbw_gb_s:.2f} GB/s at {size}"
+    shown = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    return worst.worst_busbw_gb_s, shown
 
 
-def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> Finding | None:
+def judge_ceiling(log: NcclLog, rails_gb_s: float, hosts: int) -> Finding | None:
     """Is the bus bandwidth more than the rails can carry? None: it is not.
 
     A ring sends over the rails what busbw says. Any other algorithm may send less, but not less
@@ -362,7 +347,7 @@ def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> 
         verdict = "error"
         why = "a tree sends less over the rails than busbw says, so one may be missing"
         step = "set acceptance.nccl_algo to RING and run acceptance again"
-    return row("plausible bandwidth", subject, verdict, limit, shown, step).because(why)
+    return row("plausible bandwidth", verdict, limit, shown, step, why)
 
 
 def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
@@ -401,7 +386,7 @@ def show_bytes(size: int | None) -> str:
     return f"{size} B"
 
 
-def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
+def judge_version(log: NcclLog, least: str) -> Finding:
     """Is NCCL new enough, and of one release on every host?"""
     versions = {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)}
     shown = sorted(versions - {""})
@@ -414,10 +399,10 @@ def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
     actual, look = log.nccl_version or "not shown", "take an image with a newer NCCL"
     if len(shown) > 1:
         actual, look = " and ".join(shown), "compare the images of the hosts"
-    return row("nccl version", subject, verdict, f"NCCL {least} or newer", actual, look)
+    return row("nccl version", verdict, f"NCCL {least} or newer", actual, look)
 
 
-def judge_network(log: NcclLog, subject: str) -> Finding:
+def judge_network(log: NcclLog) -> Finding:
     """Does every rank use NCCL's own InfiniBand transport or the plugin of HPC-X, all the same?"""
     names = sorted(log.networks)
     verdict: Verdict = "error"
@@ -425,21 +410,20 @@ def judge_network(log: NcclLog, subject: str) -> Finding:
         verdict = verdict_for(len(names) == 1 and way_of(names[0], log.providers) == "verbs")
     actual = ", ".join(f"{name} ({log.networks[name]})" for name in names) or "not shown"
     look = "compare the plugins of the hosts (NCCL_NET, NCCL_NET_PLUGIN), and look at the HCAs"
-    return row("network", subject, verdict, "network IB or IBext on every rank", actual, look)
+    return row("network", verdict, "network IB or IBext on every rank", actual, look)
 
 
-def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
+def judge_topology(log: NcclLog, path: str) -> Finding:
     """Did NCCL get the topology file, and could it read it?"""
     seen = ", ".join(log.topology_files) or "not shown"
     right = log.topology_files == (path,)
     if log.topology_unread:
         seen, right = f"{log.topology_unread[0]} could not be opened", False
     look = "the file is not on the node, not mounted, or the variable does not reach all ranks"
-    wanted = f"NCCL_TOPO_FILE {path}"
-    return row("topology file", subject, verdict_for(right), wanted, seen, look)
+    return row("topology file", verdict_for(right), f"NCCL_TOPO_FILE {path}", seen, look)
 
 
-def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = ()) -> Finding:
+def judge_hcas(log: NcclLog, count: int, wanted: Sequence[str] = ()) -> Finding:
     """Do each host's channels use so many adapters, the wanted ones, with relaxed ordering?"""
     used = [(host, in_use(log, host)) for host in log.hosts]
     shown = [host.model_copy(update={"hcas": hcas}) if hcas else host for host, hcas in used]
@@ -454,10 +438,10 @@ def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = (
     expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
     look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"
-    return row("hcas", subject, verdict, expected, actual, look)
+    return row("hcas", verdict, expected, actual, look)
 
 
-def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
+def judge_pace(log: NcclLog, warn_gb_s: float) -> Finding | None:
     """A warning when a large row is above the floor and below what healthy systems reach."""
     rows, basis = judged_rows(log)
     worst, actual = _worst(rows) if rows else (warn_gb_s, "")
@@ -465,7 +449,7 @@ def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
         return None
     expected = f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach"
     look = "compare the adapters' rates, and run again when the fabric is idle"
-    return row("pace", subject, "failed", expected, actual, look).because(basis)
+    return row("pace", "failed", expected, actual, look, basis)
 
 
 _SPIKE: Final = 1.5
@@ -476,7 +460,7 @@ _APART: Final = 0.2
 hardware."""
 
 
-def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
+def warn_stragglers(log: NcclLog) -> list[Finding]:
     """Of the largest size: iterations that vary, and processes that differ from the others.
 
     A process that takes longer is slow, or far from the others. One that takes less time came
@@ -498,8 +482,7 @@ def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
     step = "run it with -I 1 -J FILE: only the JSON names the process"
     step = "look at clocks, throttling and other work on that host" if named else step
-    found = row("stragglers", subject, "failed", expected, actual, step)
-    return [found.because("; ".join(named))]
+    return [row("stragglers", "failed", expected, actual, step, "; ".join(named))]
 
 
 def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:

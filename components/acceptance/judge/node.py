@@ -54,8 +54,8 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     if log.exit_code:
         step = "read its lines in the log: 127 is a program that the image lacks, 137 a kill"
         actual = f"it ended with {log.exit_code}"
-        rows.append(row("load", "", "failed", "a load that ends with 0", actual, step))
-    return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
+        rows.append(row("load", "failed", "a load that ends with 0", actual, step))
+    return load + rows
 
 
 def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
@@ -64,20 +64,20 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
         said = "; ".join(log.said[:3]) or f"absent from the image: {', '.join(log.absent)}"
         verdict: Verdict = "failed" if log.said else "error"
         step = "run nvidia-smi on the node: a GPU that fell off the bus ends it"
-        yield row("gpus", "", verdict, f"{gpus} GPUs", said, step)
+        yield row("gpus", verdict, f"{gpus} GPUs", said, step)
         return
     counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
     right = counts == [gpus] and bool(after) and log.complete
     lacks = "" if log.complete else ", and the log is cut off"
     shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
     step = "look for `NVRM: Xid` in the node's kernel log: a lost GPU needs a reset or repair"
-    yield row("gpus", "", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
+    yield row("gpus", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
     yield _memory_row(before[-1], (after or before)[-1])
     yield _link_row(log)
     yield _clock_row(log)
     yield from _nvlink_rows(before[-1], (after or before)[-1])
     if log.said:
-        yield row("gpu texts", "", "skipped", "known texts only", "; ".join(log.said[:3]))
+        yield row("gpu texts", "skipped", "known texts only", "; ".join(log.said[:3]))
 
 
 def _name(gpu: GpuLook) -> str:
@@ -99,12 +99,12 @@ def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
             found.append(f"{_name(gpu)}: the driver asks for: {asked}")
     untold = not any(gpu.uncorrected is not None for gpu in after.gpus)
     if untold and not found:
-        return row("gpu memory", "", "skipped", "no errors", "the driver does not tell: is ECC on?")
+        return row("gpu memory", "skipped", "no errors", "the driver does not tell: is ECC on?")
     step = "drain the node, and reset or replace that GPU"
     old = {gpu.bus_id: gpu.corrected or 0 for gpu in before.gpus}
     grown = sum(max((gpu.corrected or 0) - old.get(gpu.bus_id, 0), 0) for gpu in after.gpus)
     good = f"none; {grown} corrected in this run" if grown else "none"
-    return row_of("gpu memory", "", found, "no error that ECC cannot correct", good, step)
+    return row_of("gpu memory", found, "no error that ECC cannot correct", good, step)
 
 
 def _link_row(log: NodeLog) -> Finding:
@@ -120,13 +120,13 @@ def _link_row(log: NodeLog) -> Finding:
                 found[f"{_name(gpu)}: PCIe {gpu.pcie_gen} of {gpu.pcie_gen_max}"] = None
     step = "reseat the GPU or its riser; look at the slot's errors: `lspci -vv`, `dmesg | grep AER`"
     expected = "all lanes, and full speed under load"
-    return row_of("gpu pcie", "", [*found], expected, "so it is", step)
+    return row_of("gpu pcie", [*found], expected, "so it is", step)
 
 
 def _clock_row(log: NodeLog) -> Finding:
     loaded = [gpu for look in log.of("load") for gpu in look.gpus]
     if not loaded:
-        return row("gpu clocks", "", "skipped", "full clocks under load", "no load ran")
+        return row("gpu clocks", "skipped", "full clocks under load", "no load ran")
     found: dict[str, None] = {}
     clocks: dict[str, list[float]] = {}
     for gpu in loaded:
@@ -139,7 +139,7 @@ def _clock_row(log: NodeLog) -> Finding:
     found |= dict.fromkeys(f"{each} MHz" for each in below_siblings(middle))
     step = "look at fans, air or water, power supplies and the rack's power limit"
     good = ", ".join(f"{name} {value:.0f} MHz" for name, value in middle.items())
-    return row_of("gpu clocks", "", [*found], "no slowdown under load", good, step)
+    return row_of("gpu clocks", [*found], "no slowdown under load", good, step)
 
 
 def below_siblings(values: Mapping[str, float]) -> list[str]:
@@ -159,7 +159,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     best = max(links.values(), default=0.0)
     if links and not best:
         why = f"not proven: all {len(links)} are inactive, as on cards without a bridge"
-        yield row("nvlink", "", "skipped", "every NVLink up at one speed", why)
+        yield row("nvlink", "skipped", "every NVLink up at one speed", why)
     if not best:
         return
     slow = [f"{place} is not shown any more" for place in links if place not in after.links]
@@ -170,12 +170,12 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     ]
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
     good = f"{counted(len(after.links), 'link')} at {best:g} GB/s"
-    yield row_of("nvlink", "", slow, "every NVLink up at one speed", good, step)
+    yield row_of("nvlink", slow, "every NVLink up at one speed", good, step)
     grown = diff_counters(before.link_errors, after.link_errors)
     # NVLink mends a bit error by a replay; a recovery trains the link again while it is in use.
     hard = [f"{place}: {n}" for place, n in grown.items() if n and not place.endswith("Replay")]
     good = f"none; {sum(grown.values())} replays"
-    yield row_of("nvlink errors", "", hard, "no recovery and no CRC error", good, step)
+    yield row_of("nvlink errors", hard, "no recovery and no CRC error", good, step)
 
 
 _LABELS: Final = {
@@ -191,7 +191,7 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     if lacks or not log.bandwidths:
         why = "the image lacks nvbandwidth" if lacks else "nvbandwidth printed nothing"
         expected = "bandwidth between host and GPUs"
-        yield row("gpu copies", "", "skipped", expected, f"not proven: {why}")
+        yield row("gpu copies", "skipped", expected, f"not proven: {why}")
         return
     gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
     for test in log.bandwidths:
@@ -201,8 +201,7 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
 def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
     check = f"copy {label}"
     if test.status == "Waived":
-        why = "nvbandwidth: it does not apply to this node"
-        return row(check, "", "skipped", "a bandwidth", why)
+        return row(check, "skipped", "a bandwidth", "nvbandwidth: it does not apply to this node")
     cells = {
         _place(test, line, column): value
         for line, values in enumerate(test.gbyte_s)
@@ -212,7 +211,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     if test.status != "Passed" or not cells:
         step = "run nvbandwidth yourself on that node"
         actual = "no number" if test.status == "Passed" else test.status or "nothing"
-        return row(check, "", "failed", "nvbandwidth: Passed", actual, step)
+        return row(check, "failed", "nvbandwidth: Passed", actual, step)
     slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
@@ -228,7 +227,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     good = f"{low:.1f} to {high:.1f} GB/s"
     step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
     expected = f"{asked}none 20 % below the others"
-    return row_of(check, "", [*dict.fromkeys(slow)], expected, good, step)
+    return row_of(check, [*dict.fromkeys(slow)], expected, good, step)
 
 
 def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
@@ -265,4 +264,4 @@ def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
     passed = sum(status == "pass" for _, _, status in log.diagnosed)
     shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
     step = "run `dcgmi diag -r 3` on that node, and follow its advice"
-    yield row("dcgm", "", verdict_for(not wrong and passed > 0), "no test that fails", shown, step)
+    yield row("dcgm", verdict_for(not wrong and passed > 0), "no test that fails", shown, step)

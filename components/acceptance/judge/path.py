@@ -170,29 +170,26 @@ def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
     if wanted is None:
         return []
-    found: list[Finding] = []
-    for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items():
-        expected = f"traffic class {wanted} never stuck at {place}"
-        actual = f"the watchdog fired {_times(count)}"
-        stuck = row("pfc watchdog", item.probe.name, "failed", expected, actual, _STUCK_STEP)
-        why = f"{place} was paused without end in traffic class {wanted}"
-        found.append(stuck.because(f"{why}; with the action drop, what waits there is lost"))
-    return found
+    drop = "with the action drop, what waits there is lost"
+    return [
+        row("pfc watchdog", "failed", f"traffic class {wanted} never stuck at {place}",
+            f"the watchdog fired {_times(count)}", _STUCK_STEP,
+            f"{place} was paused without end in traffic class {wanted}; {drop}")
+        for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items()
+    ]  # fmt: skip
 
 
 def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Warnings: pauses in other priorities than that of RoCE."""
     if limits.priority is None:
         return []
-    name, expected = "pauses of another class", f"pauses in priority {limits.priority} alone"
-    found: list[Finding] = []
-    for number in (each for each in range(8) if each != limits.priority):
-        for place, count in _places(item, partial(_paused, number)).items():
-            actual = f"{count} in priority {number} at {place}"
-            other = row(name, item.probe.name, "failed", expected, actual, _OTHER_STEP)
-            why = f"another class pauses at {place}, and holds up what shares the port"
-            found.append(other.because(why))
-    return found
+    return [
+        row("pauses of another class", "failed", f"pauses in priority {limits.priority} alone",
+            f"{count} in priority {number} at {place}", _OTHER_STEP,
+            f"another class pauses at {place}, and holds up what shares the port")
+        for number in range(8) if number != limits.priority
+        for place, count in _places(item, partial(_paused, number)).items()
+    ]  # fmt: skip
 
 
 def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
@@ -260,14 +257,13 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if limits.priority is None:
         return []
     if not item.hops:
-        return [_unproven(item, "all rails", "no counter was read")]
+        return [_unproven("all rails", "no counter was read")]
     hops = sorted(item.hops, key=lambda hop: (hop.rail, hop.direction))
     seen = {hop.rail for hop in hops}
-    unseen = [rail for rail in item.probe.rails if rail not in seen]
     return [
         _judge_direction(item, f"{rail}, {direction}", list(group), limits)
         for (rail, direction), group in groupby(hops, key=lambda hop: (hop.rail, hop.direction))
-    ] + [_unproven(item, rail, "no counter was read") for rail in unseen]
+    ] + [_unproven(rail, "no counter was read") for rail in item.probe.rails if rail not in seen]
 
 
 def judge_losses(
@@ -278,10 +274,7 @@ def judge_losses(
     unknown = {hop.place: hop.detail for hop in nics if hop.detail}
     return [
         *(each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails),
-        *(
-            _unproven(item, place, why).model_copy(update={"check": "losses", "actual": why})
-            for place, why in unknown.items()
-        ),
+        *(_unproven(place, why, "losses", why) for place, why in unknown.items()),
     ]
 
 
@@ -312,11 +305,11 @@ def _lost(
             if count > quiet:
                 most = f"{what}: at most {allowed:.0f} in {show_size(moved)}"
                 expected, seen = most if fails else f"no {what}", f"{count} at {where}"
-                yield row(name, item.probe.name, "failed", expected, seen, _LOSS_STEP), fails
+                yield row(name, "failed", expected, seen, _LOSS_STEP), fails
         for name, count in hop.errors.items():
             fails = losses.errors_per_port is not None and count > losses.errors_per_port
             seen = f"{count} at {where}"
-            yield row(name, item.probe.name, "failed", f"no {name}", seen, _ERROR_STEP), fails
+            yield row(name, "failed", f"no {name}", seen, _ERROR_STEP), fails
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
@@ -326,7 +319,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     if len(dark) == len(hops):
         # This is unproven, and a login would not help.
         places = " -> ".join(hop.place for hop in dark)
-        return row(_CLASS, item.probe.name, "skipped", f"{where}{_COUNTERS}", DARK).because(places)
+        return row(_CLASS, "skipped", f"{where}{_COUNTERS}", DARK, detail=places)
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
@@ -334,7 +327,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         wrong
         for hop in hops
         if hop.status in _READ
-        and (wrong := _wrong_class(item, where, hop, limits) or _amount(item, where, hop, limits))
+        and (wrong := _wrong_class(where, hop, limits) or _amount(item, where, hop, limits))
     ]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
@@ -347,7 +340,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         what = f"{blind[0].place} {blind[0].status.replace('_', ' ')}"
         why = f"{what}: {blind[0].detail}".rstrip(": ")
     if why:
-        return _unproven(item, where, why)
+        return _unproven(where, why)
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
     classes = f"priority {limits.priority}"
@@ -356,7 +349,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     expected = f"{where}: {classes} at {counted(len(proven), 'hop')}"
     actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
     places = " -> ".join(hop.place for hop in hops)
-    return row(_CLASS, item.probe.name, "passed", expected, actual).because(places)
+    return row(_CLASS, "passed", expected, actual, detail=places)
 
 
 def _together(hops: list[Hop]) -> Hop:
@@ -384,7 +377,7 @@ def _together(hops: list[Hop]) -> Hop:
     )
 
 
-def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
+def _wrong_class(where: str, hop: Hop, limits: Limits) -> Finding | None:
     right = _share(hop, limits) >= limits.class_fraction
     if not hop.total_bytes or hop.status == "uncounted" or right:
         return None
@@ -396,9 +389,9 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
         top = max(others, key=lambda key: others[key])
         size, in_class = others[top], f"in {name} {top}"
     actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
+    why = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
     wanted_there = f"{where}: {expected} at {hop.place}"
-    found = row(_CLASS, item.probe.name, "failed", wanted_there, actual, _class_step(hop))
-    return found.because(f"wrong traffic class at {hop.place}: expected {expected}, {actual}")
+    return row(_CLASS, "failed", wanted_there, actual, _class_step(hop), why)
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
@@ -423,13 +416,12 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
         detail = f"the probe's bytes did not pass {hop.place}"
     expected = f"{where}: {sent.text} through {hop.place}"
     actual = f"{show_size(hop.total_bytes)} seen there"
-    return row(_CLASS, item.probe.name, verdict, expected, actual, step).because(detail)
+    return row(_CLASS, verdict, expected, actual, step, detail)
 
 
-def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
+def _unproven(where: str, why: str, check: str = _CLASS, actual: str = "not observed") -> Finding:
     step = "make every device of the path reachable and run acceptance again"
-    found = row(_CLASS, item.probe.name, "error", f"{where}{_COUNTERS}", "not observed", step)
-    return found.because(why)
+    return row(check, "error", f"{where}{_COUNTERS}", actual, step, why)
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:

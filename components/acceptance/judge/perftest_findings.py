@@ -37,7 +37,7 @@ _ONE_PACKET: Final = 4096
 packet."""
 
 
-def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
+def judge_perftest_completeness(log: PerftestLog) -> Finding:
     """Is there a whole table with readable rows, and with every size between its ends?"""
     still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
     verdict, detail = "error", ""
@@ -55,7 +55,7 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
         verdict, detail = "passed", "; ".join(log.notes)
         actual = counted(len(log.rows) or len(log.latency), "row")
     expected = "a whole table with a result"
-    return row("completeness", subject, verdict, expected, actual, step).because(detail)
+    return row("completeness", verdict, expected, actual, step, detail)
 
 
 def _problem(log: PerftestLog) -> str:
@@ -77,10 +77,10 @@ def _problem(log: PerftestLog) -> str:
     return ""
 
 
-def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> Finding:
+def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
     """Require each end's own GID over Ethernet; on a planned rail, one of the rail's addresses."""
     if log.link_type != "Ethernet" or not log.gids:
-        return row("gid", subject, "skipped", "a GID", "not shown")
+        return row("gid", "skipped", "a GID", "not shown")
     verdict, actual, step = "failed", log.gids[0], ""
     foreign = next(_foreign_gids(log.gids, rail), "")
     if any(not gid.strip("0:") for gid in log.gids):
@@ -96,7 +96,7 @@ def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> 
     else:
         verdict = "passed"
     of = f" of {rail.name}" if rail and rail.networks else ""
-    return row("gid", subject, verdict, f"a GID{of} at both ends", actual, step)
+    return row("gid", verdict, f"a GID{of} at both ends", actual, step)
 
 
 def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
             yield f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
 
 
-def _judge_setup(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+def _judge_setup(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
     # calls it `mlx5_bond_0` (mlx5_ib, main.c).
     rail = asked.rail
@@ -125,17 +125,15 @@ def _judge_setup(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterat
         if bond:
             actual, step = f"{actual}, a bond of ports", "take the rail's port out of the bond"
         right = log.device in rail.devices
-        yield row("device", subject, verdict_for(right), expected, actual, step)
+        yield row("device", verdict_for(right), expected, actual, step)
     if asked.mtu_bytes is not None:
-        verdict = (
-            "error" if log.mtu_bytes is None else verdict_for(log.mtu_bytes == asked.mtu_bytes)
-        )
-        actual = "not shown" if log.mtu_bytes is None else str(log.mtu_bytes)
-        step = "look at the MTU of VF, PF and switch port"
-        yield row("mtu", subject, verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
+        seen, step = log.mtu_bytes, "look at the MTU of VF, PF and switch port"
+        verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
+        actual = "not shown" if seen is None else str(seen)
+        yield row("mtu", verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
 
 
-def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
+def judge_link(log: PerftestLog, expect: PerftestLink) -> Finding:
     """Judge whether it is InfiniBand or RoCE, as expected; iWARP shows an Ethernet link too."""
     wanted, seen = LINK_TYPES[expect], log.link_type
     no_rdma, what = _no_rdma(log)
@@ -152,7 +150,7 @@ def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
     elif no_rdma or seen != wanted:
         verdict, actual, detail = "failed", no_rdma or seen, what
     step = "look at the lines above the table"
-    return row("transport", subject, verdict, f"link type {wanted}", actual, step).because(detail)
+    return row("transport", verdict, f"link type {wanted}", actual, step, detail)
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str]:
@@ -167,7 +165,7 @@ def _no_rdma(log: PerftestLog) -> tuple[str, str]:
     return "", ""
 
 
-def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: str) -> Finding:
+def judge_average(log: PerftestLog, floor_gbit_s: float, origin: str) -> Finding:
     """Judge the average bandwidth of the largest size against a floor.
 
     The peak is not used, because duration mode does not measure it. If neither a title nor a call
@@ -176,8 +174,8 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
     """
     expected, largest = f"average >= {floor_gbit_s:.2f} Gb/s", log.largest
     if largest is None:
-        found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
-        return found.because(f"floor: {origin}")
+        why = f"floor: {origin}"
+        return row("bandwidth", "error", expected, "no row with a bandwidth", detail=why)
     average = largest.average_gbit_s / (2 if log.bidirectional else 1)
     each = " each way" if log.bidirectional else ""
     verdict = verdict_for(average >= floor_gbit_s)
@@ -186,35 +184,35 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
         verdict, each, step = "error", " one way or both together", "take the log from its title on"
     mtu = f", MTU {log.mtu_bytes}" if log.mtu_bytes else ""
     actual = f"{average:.2f} Gb/s{each} at {largest.size_bytes} B{mtu}"
-    return row("bandwidth", subject, verdict, expected, actual, step).because(f"floor: {origin}")
+    return row("bandwidth", verdict, expected, actual, step, f"floor: {origin}")
 
 
-def _judge_speed(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+def _judge_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     if asked.floor_gbit_s is not None:
-        yield judge_average(log, subject, asked.floor_gbit_s, asked.floor_origin)
+        yield judge_average(log, asked.floor_gbit_s, asked.floor_origin)
     rail = asked.rail
     rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
     if rail and rate and most > rate:  # the data took another way
         expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
         step = "look which device and port the test used, and at the speed of the rail in the file"
-        yield row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
+        yield row("line rate", "failed", expected, f"{most:.2f} Gb/s", step)
     if ports := log.largest.ports_gbit_s if log.largest else ():
         shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
         right = min(ports) >= SLOW_SIBLING * max(ports) > 0
         expected = f"no port below {SLOW_SIBLING:g} of the other"
         step = "look at the cable and the switch port of the slower one"
-        yield row("ports", subject, verdict_for(right), expected, shown, step)
+        yield row("ports", verdict_for(right), expected, shown, step)
 
 
-def _judge_times(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     if asked.most_us:
         least = min((each.size_bytes for each in log.latency), default=0)
         times = [each.typical_us for each in log.latency if each.size_bytes == least]
         actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
         verdict = verdict_for(max(times) <= asked.most_us) if times else "error"
         step = "compare with a pair on one leaf; look at CPU power states and at pauses"
-        yield row("latency", subject, verdict, f"typical <= {asked.most_us:g} us", actual, step)
+        yield row("latency", verdict, f"typical <= {asked.most_us:g} us", actual, step)
     if not asked.most_tail_us:
         return
     # All sizes that fit one packet count: a retransmission or a pause can hit each of them.
@@ -228,9 +226,7 @@ def _judge_times(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterat
         verdict = verdict_for(tail <= asked.most_tail_us)
         actual = f"{tail:.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
         step = "look for retransmissions, pauses and marks at both cards and their switch ports"
-    yield row(
-        "latency tail", subject, verdict, f"99.9 % <= {asked.most_tail_us:g} us", actual, step
-    )
+    yield row("latency tail", verdict, f"99.9 % <= {asked.most_tail_us:g} us", actual, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,21 +246,21 @@ class PerftestAsked:
     rail: RailLimit | None = None
 
 
-def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
+def judge_perftest_run(log: PerftestLog, asked: PerftestAsked) -> list[Finding]:
     """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
-    failure = find_failure(log.failures, subject)
+    failure = find_failure(log.failures)
     if failure is not None:
         return [failure]
-    completeness = judge_perftest_completeness(log, subject)
+    completeness = judge_perftest_completeness(log)
     if completeness.verdict == "error":
         return [completeness]
     return [
         completeness,
-        *([judge_link(log, subject, asked.link)] if asked.link else ()),
-        judge_gid(log, subject, asked.rail),
-        *_judge_setup(log, subject, asked),
-        *_judge_speed(log, subject, asked),
-        *_judge_times(log, subject, asked),
+        *([judge_link(log, asked.link)] if asked.link else ()),
+        judge_gid(log, asked.rail),
+        *_judge_setup(log, asked),
+        *_judge_speed(log, asked),
+        *_judge_times(log, asked),
     ]
 
 
@@ -275,7 +271,7 @@ def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) ->
     of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
     of_time = replace(asked, floor_gbit_s=None) if both else asked
     return [
-        found
+        found.about(name)
         for name, run in name_runs(runs, subject)
-        for found in judge_perftest_run(run, name, of_time if run.latency else of_rate)
+        for found in judge_perftest_run(run, of_time if run.latency else of_rate)
     ]

@@ -98,8 +98,7 @@ def warn_spread(item: ProbeEvidence) -> list[Finding]:
         for hop in (hop for hop in hops if (hop.total_bytes or 0) < least):
             actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
             why = f"{hop.place} carried none of {flows} connections, though its session is up"
-            idle = row("spread", item.probe.name, "failed", expected, actual, _STEP)
-            found.append(idle.because(why))
+            found.append(row("spread", "failed", expected, actual, _STEP, why))
     return found
 
 
@@ -128,15 +127,14 @@ def judge_causes(
         why = f"it may be why these did not pass: {names}" if names else ""
         verdict = overall_verdict(wrong) if wrong else "failed"
         if isinstance(seen, RoutingSeen):
-            expected = f"{seen.where}: BGP with every neighbour of the file"
-            cause = row("routing", seen.device, verdict, expected, seen.what, seen.fix)
-            why = why or "the probes took other links"
+            check, expected = "routing", f"{seen.where}: BGP with every neighbour of the file"
+            actual, why = seen.what, why or "the probes took other links"
         else:
-            expected = f"{seen.setting} {seen.harmless}"
+            check, expected = "beside", f"{seen.setting} {seen.harmless}"
             actual = f"{seen.actual}; outside the plan, and it breaks {seen.breaks}"
-            cause = row("beside", seen.device, verdict, expected, actual, seen.fix)
             why = f"as the update found it before it began{'; ' if why else ''}{why}"
-        found[not wrong].append(cause.because(why))
+        cause = row(check, verdict, expected, actual, seen.fix, why)
+        found[not wrong].append(cause.about(seen.device))
     return found
 
 
@@ -152,7 +150,7 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
-        return [_unproven(item, "every worker", "no counter was read")]
+        return [_unproven("every worker", "no counter was read")]
     if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
         limits = limits.model_copy(update={"hcas": 1})
         both = has_two_directions(item.probe)
@@ -164,13 +162,12 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
-    name = item.probe.name
     wanted = sent_bytes(item, back=sends_back(item.probe, where))
     if all(hop.status == "no_login" for hop in hops):
-        return row(_CHECK, name, "skipped", f"{where}: counters of its adapters", DARK)
+        return row(_CHECK, "skipped", f"{where}: counters of its adapters", DARK)
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
-        return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
+        return _unproven(where, f"{blind.device}: {blind.detail or 'not observed'}")
     total = sum(hop.total_bytes or 0 for hop in hops)
     share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
     busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
@@ -179,15 +176,14 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     expected = f"{where}: {wanted.text} through {limits.hcas} adapters"
     actual = f"{show_size(total)} through {len(busy)}"
     step = "look at NCCL's list of adapters, and at ibstat on that worker"
-    found = row(_CHECK, name, verdict, expected, actual, step)
-    is_lazy = lazy and verdict != "passed"
-    return found.because(f"adapters without their share: {lazy}") if is_lazy else found
+    why = f"adapters without their share: {lazy}" if lazy and verdict != "passed" else ""
+    return row(_CHECK, verdict, expected, actual, step, why)
 
 
-def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
+def _unproven(where: str, why: str) -> Finding:
     expected = f"{where}: counters of its adapters"
     step = "make every worker reachable and run acceptance again"
-    return row(_CHECK, item.probe.name, "error", expected, "not observed", step).because(why)
+    return row(_CHECK, "error", expected, "not observed", step, why)
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -253,9 +249,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     findings, warnings = list[Finding](), list[Finding]()
     for item in split_shared(evidence.probes, expected):
         findings += judge_probe(item, expected)
-        warnings += judge_losses(item, expected.priority, expected.losses)
-        warnings += warn_pauses(item, expected)
-        warnings += warn_nccl(item, expected) + warn_spread(item)
+        warned = judge_losses(item, expected.priority, expected.losses)
+        warned += warn_pauses(item, expected) + warn_nccl(item, expected) + warn_spread(item)
+        warnings += (each.about(item.probe.name) for each in warned)
     skipped = (each.detail for each in evidence.probes if each.outcome == "skipped")
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
     findings += _judge_nodes(evidence, {} if never_asked else expected.allocatable)
@@ -266,8 +262,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
     step = "mend the way to the device; paths through it are not proven"
     findings += slow + [
-        row("reachable", each.device, "error", f"an answer from {each.address}", each.detail, step)
-        for each in evidence.unreachable
+        row("reachable", "error", f"an answer from {it.address}", it.detail, step).about(it.device)
+        for it in evidence.unreachable
     ]
     causes, harmless = judge_causes(evidence, findings)
     findings += causes
@@ -302,7 +298,7 @@ def _judge_nodes(
     )
     for node, limit in sorted(evidence.memlock.items()):
         verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
-        yield row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
+        yield row("memlock", verdict, "ulimit -l unlimited in a pod", limit, step).about(node)
     # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
     step = "look at the device plugin's pod on that node: does it find card and driver?"
     for node, wanted in sorted(allocatable.items()):
@@ -310,7 +306,7 @@ def _judge_nodes(
         seen = {name: (offered or {}).get(name, 0) for name in wanted}
         verdict = "error" if offered is None else verdict_for(seen == {**wanted})
         actual = "not read" if offered is None else _amounts(seen)
-        yield row("allocatable", node, verdict, _amounts(wanted), actual, step)
+        yield row("allocatable", verdict, _amounts(wanted), actual, step).about(node)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -319,6 +315,11 @@ def _amounts(resources: Mapping[str, int]) -> str:
 
 def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
+    name = item.probe.name
+    return [each if each.subject else each.about(name) for each in _findings_of(item, limits)]
+
+
+def _findings_of(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     ran = _judge_run(item)
     if item.probe.refused and ran.verdict != "skipped":
         return [_judge_refused(item, ran)]
@@ -333,7 +334,7 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
         wanted, step = f"a log of {item.probe.kind}", "read the pod's events and log"
-        return [row("run", item.probe.name, "error", wanted, problem, step)]
+        return [row("run", "error", wanted, problem, step)]
     found = [ran, *_judge_duration(item), *(name_paused(each, item, limits) for each in found)]
     if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
         judge_way = judge_fabric if limits.transport == "ib" else judge_path
@@ -349,17 +350,16 @@ def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
     one, other = item.probe.rails
     expected = f"no connection from {one} to {other}"
     if ran.verdict == "passed":
-        return row("separation", item.probe.name, "failed", expected, "the test ran", _SEPARATE)
+        return row("separation", "failed", expected, "the test ran", _SEPARATE)
     said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
     kinds = {failure.kind for failures in said for failure in failures}
     if "rejected" in kinds:
         actual = "a host there answered, and rejected the connection"
-        return row("separation", item.probe.name, "failed", expected, actual, _SEPARATE)
+        return row("separation", "failed", expected, actual, _SEPARATE)
     # A missing address or route proves the separation; other faults of the client do not.
     verdict = "passed" if kinds & _NO_WAY and kinds <= NOT_READY else "error"
-    actual = "refused" if verdict == "passed" else ran.actual
-    found = row("separation", item.probe.name, verdict, expected, actual, ran.next_step)
-    return found if verdict == "passed" else found.because(ran.detail)
+    actual, why = ("refused", "") if verdict == "passed" else (ran.actual, ran.detail)
+    return row("separation", verdict, expected, actual, ran.next_step, why)
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
@@ -370,7 +370,7 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
     expected = f"a log of the {item.duration_s:.1f} s that the job ran"
     actual = f"its rows took {claimed:.1f} s"
     step = "the program prints a kept log: check the program with that name in the image"
-    return [row("duration", item.probe.name, "failed", expected, actual, step)]
+    return [row("duration", "failed", expected, actual, step)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
@@ -393,23 +393,23 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
-    name, expected = item.probe.name, "a run to its end"
+    expected = "a run to its end"
     if item.outcome == "skipped":
-        return row("run", name, "skipped", expected, item.detail)
+        return row("run", "skipped", expected, item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
-    failure = find_failure([failure for log in logs for failure in log.failures], name)
+    failure = find_failure([failure for log in logs for failure in log.failures])
     if failure is not None:
         return failure
     if item.outcome == "completed" and item.exit_code in (0, None):
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
-        return row("run", name, "passed", expected, took)
+        return row("run", "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
     verdict = "error" if item.outcome == "not_run" else "failed"
     step = "read the events of its pods: is a resource or an image missing?"
-    found = row("run", name, verdict, expected, item.outcome.replace("_", " ") + code, step)
-    return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
+    why = item.detail or (f"last line: {last}" if last else "it printed nothing")
+    return row("run", verdict, expected, item.outcome.replace("_", " ") + code, step, why)
 
 
 ROCE_OVERHEAD_BYTES = 82
@@ -428,13 +428,13 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
     for number, tool in enumerate(item.probe.tools):
         run = log.runs[number] if number < len(log.runs) else PerftestLog()
         own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
-        rows = judge_perftest_run(run, item.probe.name, own if tool.endswith("_lat") else asked)
+        rows = judge_perftest_run(run, own if tool.endswith("_lat") else asked)
         _, verb, what = tool.split("_")
         kind = "BW" if what == "bw" else "Latency"
         if not (verb.capitalize() in run.test and kind in run.test):
             step = "the tests run one after the other, and the first failure ends them"
             actual, step = run.test or "no output of it", f"read the log: {step}"
-            rows.append(row("tool", item.probe.name, "error", f"a run of {tool}", actual, step))
+            rows.append(row("tool", "error", f"a run of {tool}", actual, step))
         found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
     return found
 

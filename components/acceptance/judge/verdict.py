@@ -28,8 +28,8 @@ class Finding(Seen):
 
     check: str
     """Its short name, for example `bandwidth`."""
-    subject: str
-    """The probe, host, fabric or log."""
+    subject: str = ""
+    """The probe, host, fabric or log; it is added to all findings about it at once."""
     verdict: Verdict
     expected: str
     actual: str
@@ -41,27 +41,29 @@ class Finding(Seen):
         """The finding as one sentence."""
         return f"expected {self.expected}, actual {self.actual}"
 
+    def about(self, subject: str) -> Finding:
+        """The same finding with its subject."""
+        return self.model_copy(update={"subject": subject})
+
     def because(self, detail: str) -> Finding:
-        """The same finding with a detail, which a report shows below it."""
+        """The same finding with another detail."""
         return self.model_copy(update={"detail": cut_text(detail)})
 
 
 def row(
-    check: str, subject: str, verdict: Verdict, expected: str, actual: str, step: str = ""
+    check: str, verdict: Verdict, expected: str, actual: str, step: str = "", detail: str = ""
 ) -> Finding:
-    """Make a finding; a passed one omits the next step."""
+    """Make a finding; a passed one omits the next step. A report shows the detail below it."""
+    step = "" if verdict == "passed" else step
     return Finding(
-        check=check, subject=subject, verdict=verdict, expected=expected, actual=actual,
-        next_step="" if verdict == "passed" else step,
+        check=check, verdict=verdict, expected=expected, actual=actual, detail=detail,
+        next_step=step,
     )  # fmt: skip
 
 
-def row_of(
-    check: str, subject: str, wrong: Sequence[str], expected: str, good: str, step: str
-) -> Finding:
+def row_of(check: str, wrong: Sequence[str], expected: str, good: str, step: str) -> Finding:
     """One finding that lists every fault; without a fault it passes and shows `good`."""
-    shown = "; ".join(wrong) or good
-    return row(check, subject, verdict_for(not wrong), expected, shown, step)
+    return row(check, verdict_for(not wrong), expected, "; ".join(wrong) or good, step)
 
 
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
@@ -89,17 +91,16 @@ EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error
 """Exit codes of the commands that judge: good, failed verdict, could not judge."""
 
 
-def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None:
+def find_failure(failures: Sequence[LogFailure]) -> Finding | None:
     """A finding for the first cause of failure that a log names, or None."""
     cause = first_cause(failures)
     if cause is None:
         return None
-    step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
-    found = row("run", subject, "failed", "a run without errors", actual, step)
     named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
     place = ", ".join(f"{word} {name}" for word, name in named if name)
-    first = f"the first cause among {len(failures)} failure lines"
-    return found.because(f"{place}; {first}" if place else first)
+    why = "; ".join(filter(None, (place, f"the first cause among {len(failures)} failure lines")))
+    step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
+    return row("run", "failed", "a run without errors", actual, step, why)
 
 
 _Run = TypeVar("_Run")
@@ -127,8 +128,9 @@ def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) ->
             verdict = overall_verdict(each for each in findings if each.subject in probes)
             state = "proven" if verdict == "passed" else "not proven"
             actual = f"{hosts}: {state} by {', '.join(probes)}"
-        found.append(row(GROUP, group.name, verdict, what, actual, "" if why else step))
+        step = "" if why else step
+        found.append(row(GROUP, verdict, what, actual, step).about(group.name))
     return found + [
-        row(UNPROVEN, each.subject, "skipped", each.what, f"not proven: {each.what}: {each.why}")
-        for each in limits.unproven
+        row(UNPROVEN, "skipped", it.what, f"not proven: {it.what}: {it.why}").about(it.subject)
+        for it in limits.unproven
     ]

@@ -29,7 +29,7 @@ _ODD_STEP = 0.2
 """Name a rank if its own line differs from its share of the total by more than this."""
 
 
-def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Finding:
+def judge_totals(log: TrainingLog, ranks: int | None = None) -> Finding:
     """Did the run end, with one total of every rank, and do they agree?"""
     totals = log.totals_images_s
     wanted = ranks if log.program == "tf_cnn_benchmarks" and ranks else 1
@@ -44,19 +44,19 @@ def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Fi
         verdict, actual = "failed", f"{counted(took_part or 0, 'rank')} took part"
     expected = f"a total of each of {counted(ranks, 'rank')}" if ranks else "a total at the end"
     step = "look at the end of the log, and at the hostfile"
-    return row("completeness", subject, verdict, expected, actual, step).because(detail)
+    return row("completeness", verdict, expected, actual, step, detail)
 
 
-def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> Finding:
+def judge_images(log: TrainingLog, floor: float, origin: str) -> Finding:
     """Is the median of the totals at or above a floor? They are sums already: never added up."""
     totals = log.totals_images_s
     middle = median(totals) if totals else 0.0
     verdict: Verdict = verdict_for(middle >= floor) if totals else "error"
     actual = f"{middle:.2f} images/s" if totals else "no total"
     step = "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks"
-    found = row("throughput", subject, verdict, f"images/s >= {floor:g}", actual, step)
     parts = (f"median of {counted(len(totals), 'total')}; floor: {origin}", odd_steps(log))
-    return found.because("; ".join(part for part in parts if part))
+    why = "; ".join(filter(None, parts))
+    return row("throughput", verdict, f"images/s >= {floor:g}", actual, step, why)
 
 
 def odd_steps(log: TrainingLog) -> str:
@@ -68,7 +68,7 @@ def odd_steps(log: TrainingLog) -> str:
     return f"{what}: {odd[0]:g}" if odd else ""
 
 
-def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None = None) -> Finding:
+def judge_scan_completeness(log: DeepSpeedLog, sizes: int | None = None) -> Finding:
     """Is there a row of every size? The benchmark stops silently when memory runs out."""
     count, bad = len(log.rows), counted(len(log.bad_rows), "unreadable row")
     verdict: Verdict = "passed"
@@ -83,7 +83,7 @@ def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None =
         verdict = "error" if count < sizes else "failed"
     expected = counted(sizes, "size") if sizes else "a table with a result"
     step = "take the log again, or lower --maxsize"
-    return row("completeness", subject, verdict, expected, actual, step).because(detail)
+    return row("completeness", verdict, expected, actual, step, detail)
 
 
 def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
@@ -91,18 +91,17 @@ def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
     return min(rows, key=lambda row: (-row.size_bytes, row.busbw_gbit_s))
 
 
-def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str) -> Finding:
+def judge_scan_busbw(log: DeepSpeedLog, floor: float, origin: str) -> Finding:
     """Is the largest message at or above a floor, in Gb/s?"""
     expected = f"busbw >= {floor:g} Gb/s"
     if not log.rows:
-        return row("bandwidth", subject, "error", expected, "no row")
+        return row("bandwidth", "error", expected, "no row")
     slowest = slowest_of_largest(log.rows)
     passed = slowest.busbw_gbit_s >= floor
     small = "" if slowest.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
     actual = f"{slowest.busbw_gbit_s:.2f} Gb/s at {show_bytes(slowest.size_bytes)}"
     step = "compare with nccl-tests over the same workers"
-    found = row("bandwidth", subject, verdict_for(passed), expected, actual, step)
-    return found.because(f"{small}floor: {origin}")
+    return row("bandwidth", verdict_for(passed), expected, actual, step, f"{small}floor: {origin}")
 
 
 _FROM_FILE = "acceptance in the site's file"
@@ -110,36 +109,35 @@ _FROM_FILE = "acceptance in the site's file"
 
 def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[Finding]:
     """All findings about a scan that ran to its end."""
-    name, ranks, workers = item.probe.name, item.probe.ranks, len(item.probe.nodes)
+    ranks, workers = item.probe.ranks, len(item.probe.nodes)
     found, resolve = len(set(log.resolved)), f"{workers} names of the hostfile resolve"
     named, seen = f"{found}: {', '.join(log.resolved) or 'none'}", f"{log.devices} devices"
     dns = "look at the job's headless Service and at CoreDNS"
     slots = "look at the hostfile and the slots"
     return [
-        judge_scan_completeness(log, name, limits.scan_sizes or None),
-        row("dns", name, verdict_for(found == workers), resolve, named, dns),
-        row("ranks", name, verdict_for(log.devices == ranks), f"{ranks} devices", seen, slots),
-        *judge_framework(item.nccl, name, asked_of(limits)),
-        judge_scan_busbw(log, name, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
+        judge_scan_completeness(log, limits.scan_sizes or None),
+        row("dns", verdict_for(found == workers), resolve, named, dns),
+        row("ranks", verdict_for(log.devices == ranks), f"{ranks} devices", seen, slots),
+        *judge_framework(item.nccl, asked_of(limits)),
+        judge_scan_busbw(log, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
     ]
 
 
 def judge_training(item: ProbeEvidence, log: TrainingLog, limits: Limits) -> list[Finding]:
     """All findings about a training benchmark that ran to its end."""
-    name = item.probe.name
     return [
-        judge_totals(log, name, item.probe.ranks),
-        *judge_framework(item.nccl, name, asked_of(limits)),
-        judge_images(log, name, limits.images_floor_s or 0.0, _FROM_FILE),
+        judge_totals(log, item.probe.ranks),
+        *judge_framework(item.nccl, asked_of(limits)),
+        judge_images(log, limits.images_floor_s or 0.0, _FROM_FILE),
     ]
 
 
 def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     """Did nvidia-smi list every GPU of every host, or did every host answer exactly once?"""
-    name, gpus, hosts = item.probe.name, item.probe.ranks, item.probe.nodes
+    gpus, hosts = item.probe.ranks, item.probe.nodes
     if item.probe.kind == "mpi_gpus":
         right, step = log.gpus == gpus, "look at nvidia-smi on each host, then in its container"
-        return [row("gpus", name, verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)]
+        return [row("gpus", verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)]
     seen = Counter(host.partition(".")[0] for host in log.hosts)
     wrong = {
         "did not answer": [host for host in hosts if not seen[host]],
@@ -149,7 +147,7 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     parts = [f"{', '.join(names)} {what}" for what, names in wrong.items() if names]
     expected = f"one answer from each of {', '.join(hosts)}"
     step = "look at the keys and at known_hosts of the containers"
-    return [row_of("hosts", name, parts, expected, f"all {len(hosts)} answered once", step)]
+    return [row_of("hosts", parts, expected, f"all {len(hosts)} answered once", step)]
 
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
@@ -171,14 +169,14 @@ _MPIS: Final = ("Open MPI", "OpenRTE")
 
 def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     """One finding for each thing that the image lacks; if complete, one passed finding."""
-    image, name = item.probe.image, item.probe.name
+    image = item.probe.image
     lacks = list(_lacks(item, log))
     if not log.complete:
         lacks.append(("the whole look", "its output ends in the middle", "read the pod's events"))
     if lacks:
         verdict = "failed" if log.complete else "error"
         return [
-            row("image", name, verdict, expected, f"the image {image} {actual}", step)
+            row("image", verdict, expected, f"the image {image} {actual}", step)
             for expected, actual, step in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
@@ -186,7 +184,7 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     versions = ", ".join([*([log.mpirun_version] if log.mpirun_version else []), *releases])
     actual = f"has {', '.join(has)}" + (f" ({versions})" if versions else "")
     doubts = "; ".join(_nccl_doubts(item.probe, log))
-    return [row("image", name, "passed", image, actual).because(doubts)]
+    return [row("image", "passed", image, actual, detail=doubts)]
 
 
 MissingPart = tuple[str, str, str]
