@@ -1,12 +1,20 @@
-"""Plan from the file which probes acceptance runs, and which counters it reads."""
+"""Plan from the file which probes acceptance runs, which counters it reads, and the job of `watch`.
+
+The objects of `watch` are not in the plan's digest: another schedule does not make an update prove
+the network again.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
+from pathlib import Path
 from typing import Final, Literal, get_args
+
+import yaml
 
 from components.acceptance.evidence import (
     MAX_AGE_DAYS,
@@ -17,22 +25,40 @@ from components.acceptance.evidence import (
     has_two_directions,
 )
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
-from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
-from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
+from components.acceptance.probes.probe_job import (
+    HostProbe,
+    ProbeJob,
+    plan_payload_probes,
+    rail_speeds,
+)
 from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
 from components.acceptance.probes.suites import Budget, ports_between
+from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.fabric_plan import switch_endpoint
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
+from components.kubernetes.rights import (
+    RBAC,
+    READS,
+    Right,
+    joined,
+    of_charts,
+    of_jobs,
+    of_looks,
+    of_object,
+    role_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.jobs import Watch
 from components.model.once import once
 from components.model.owners import gpu_paths
 from components.model.sources import EvidenceStore
 from components.model.units import rdma_mtu
 from components.model.worker_kinds import nic_on, on_infiniband
+from components.operators.operators_plan import OperatorsPlan
 from components.pod_network.attachment import expected_allocatable
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
@@ -83,8 +109,13 @@ class ProbePlan:
     @property
     def command(self) -> tuple[str, ...]:
         """Its command, for people."""
-        ways = [way.command for way in (self.job, self.host) if way is not None]
-        return ways[0] if ways else ()
+        way = self.job or self.host
+        return way.command if way else ()
+
+    @property
+    def objects(self) -> tuple[Body, ...]:
+        """Its objects in the cluster."""
+        return self.job.objects if self.job else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +175,7 @@ class AcceptancePlan:
     def objects(self) -> tuple[Body, ...]:
         """The objects of all probes in the cluster."""
         probes = (*self.images, *self.probes)
-        return (*self.memlock, *(body for each in probes if each.job for body in each.job.objects))
+        return (*self.memlock, *(body for each in probes for body in each.objects))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -360,3 +391,98 @@ def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
             if host.nics and host.ssh is not None
         ),
     )
+
+
+OWNER: Final = "railyard-watch"
+"""Name of the objects, and the beginning of their resources' names."""
+MOST_BYTES: Final = 1_000_000
+"""Of a site in a ConfigMap: the API refuses more than 1 MiB (core/validation, MaxSecretSize)."""
+_CLASSES: Final = "scheduling.k8s.io"
+_GROUPS: Final = {"Namespace": 0, "CronJob": 3}
+
+
+def plan_watch(
+    spec: ClusterSpec,
+    files: Mapping[str, str],
+    acceptance: AcceptancePlan,
+    operators: OperatorsPlan,
+    managed: Iterable[Manifest],
+) -> tuple[Manifest, ...]:
+    """Plan the objects of `watch`; none without it or without Kubernetes.
+
+    Args:
+        spec: The site with all sources.
+        files: The site that the job reads, as `site_files` gives it.
+        acceptance: Its probes need rights.
+        operators: Its charts are read.
+        managed: The objects that the audit reads.
+    """
+    watch = spec.watch
+    if watch is None or spec.kubernetes is None:
+        return ()
+    *bodies, job = _own_objects(watch, files)
+    bodies.append(pulling(spec, job))
+    # Its own roles are read too.
+    roles = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+    rights = [*of_looks(*((RBAC, each) for each in roles))]
+    for body in (*(each.body for each in managed), *bodies):
+        rights += _readable(of_object(body))
+    rights += _readable(of_charts(chart.namespace for chart in operators.charts))
+    if watch.accept:
+        rights += of_jobs(spec, acceptance.objects)
+        # With a class of their own, its pods preempt no others (`lend_class`).
+        rights.append(Right("", _CLASSES, "priorityclasses", (), ("create", "delete")))
+    if watch.conditions:
+        nodes = tuple(sorted(host.node for host in spec.workers))
+        rights.append(Right("", "", "nodes/status", nodes, ("update",)))
+    granted = sorted(joined(rights))
+    subject: Body = {"kind": "ServiceAccount", "name": OWNER, "namespace": watch.namespace}
+    for place in dict.fromkeys(each.namespace for each in granted):
+        name = f"{OWNER}-{place}" if place else OWNER
+        bodies += role_of(name, place, granted, subject)
+    login = login_manifests(spec, OWNER, watch.namespace, 1)
+    made = [make_manifest(OWNER, each, _GROUPS.get(str(each["kind"]), 2)) for each in bodies]
+    return tuple(sorted((*made, *login), key=lambda each: each.group))
+
+
+def _readable(rights: Iterable[Right]) -> Iterator[Right]:
+    """Yield what remains of rights without their verbs that change something."""
+    for each in rights:
+        if verbs := tuple(verb for verb in each.verbs if verb in READS):
+            yield Right(each.namespace, each.group, each.resource, each.names, verbs)
+
+
+def site_files(spec: ClusterSpec, lock: Lock) -> Mapping[str, str]:
+    """Return a site as JSON, which is YAML too, with ranges written out; and its lock."""
+    values = spec.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    files = {"site.yaml": json.dumps(values, separators=(",", ":")) + "\n"}
+    return files | ({"site.lock.yaml": render_lock(lock.entries)} if lock.exists else {})
+
+
+def _own_objects(watch: Watch, files: Mapping[str, str]) -> Iterator[Body]:
+    """Yield the objects of watch.yaml, with the settings of the file."""
+    text = Path(__file__).with_name("watch.yaml").read_text("utf-8")
+    space, account, site, job = yaml.load_all(text, yaml.CSafeLoader)
+    space["metadata"]["name"] = watch.namespace
+    for body in (account, site, job):
+        body["metadata"]["namespace"] = watch.namespace
+    site["data"] = {**files}
+    job["spec"] |= {"schedule": watch.schedule, "timeZone": watch.time_zone}
+    job["spec"] |= dict.fromkeys(
+        ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), watch.keep
+    )
+    run = job["spec"]["jobTemplate"]["spec"]
+    run["activeDeadlineSeconds"], pod = watch.deadline_s, run["template"]["spec"]
+    (container,), volumes = pod["containers"], pod["volumes"]
+    container["image"] = watch.image
+    if watch.secret is not None:
+        container["envFrom"] = [{"secretRef": {"name": watch.secret}}]
+    if watch.node is not None:
+        del pod["affinity"]
+        pod["nodeSelector"] = {"kubernetes.io/hostname": watch.node}
+    if watch.claim is not None:
+        volumes[1] = {"name": "work", "persistentVolumeClaim": {"claimName": watch.claim}}
+    if watch.folder is not None:
+        volumes.append({"name": "metrics", "hostPath": {"path": watch.folder, "type": "Directory"}})
+        container["volumeMounts"].append({"name": "metrics", "mountPath": watch.folder})
+    yield from (space, account, site, job)

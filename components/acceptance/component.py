@@ -53,13 +53,13 @@ class Acceptance(pulumi.ComponentResource):
         if store is not None:
             key = store.signing_key.name
             environment[env_name(key)] = remote.secrets.require_secret(key)
+        # The digest of the request; the request itself goes to the archive of this machine.
+        hand = partial(hand_over, request, keep=not pulumi.runtime.is_dry_run())
+        filled = remote.filled(render_accept_request(request))
+        known = isinstance(filled, str)
+        stdin = hand(filled) if known else pulumi.Output.from_input(filled).apply(hand)
         evidence = local_call(
-            LocalCall(
-                EVIDENCE_STEP,
-                f"evidence collect --number {run}",
-                _stdin(request, remote),
-                environment,
-            ),
+            LocalCall(EVIDENCE_STEP, f"evidence collect --number {run}", stdin, environment),
             # A renewed key or kubeconfig alone does not start a new proof: the next one takes it.
             pulumi.ResourceOptions(
                 parent=self,
@@ -78,10 +78,3 @@ class Acceptance(pulumi.ComponentResource):
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})
-
-
-def _stdin(request: AcceptRequest, remote: Remote) -> pulumi.Input[str]:
-    """The digest of the request; the request itself goes to the archive of this machine."""
-    hand = partial(hand_over, request, keep=not pulumi.runtime.is_dry_run())
-    filled = remote.filled(render_accept_request(request))
-    return hand(filled) if isinstance(filled, str) else pulumi.Output.from_input(filled).apply(hand)

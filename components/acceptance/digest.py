@@ -1,21 +1,33 @@
-"""A probe's log as evidence: parsed, with its fingerprint and its end.
+"""A probe's log as evidence: parsed, with its fingerprint and its end; and parsers for workloads.
 
 The parsers are here and not with the evidence types, because most readers of evidence read no log.
+Frameworks are DeepSpeed's communication benchmarks and training benchmarks.
+
+DeepSpeed's throughput counts the data twice for an all-reduce; only its bus bandwidth is comparable
+with that of nccl-tests, in bits. Sizes are taken from the description (elements by bytes), because
+the size column rounds.
+
+With Horovod every rank of tf_cnn_benchmarks prints `total images/sec`, and each is the sum of all
+ranks already: they are never added up. Documents number their lines, and the number may touch the
+text (`51total images/sec: 8400.46`); therefore no pattern is bound to the start of a line.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.failures import FailureFinder, launched_finder
+from components.acceptance.logs.lines import number, read_lines, split_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
+    DeepSpeedRow,
     ImageLog,
+    LogFailure,
     MpiLog,
     NcclLog,
     ParseProblem,
@@ -23,9 +35,9 @@ from components.acceptance.logs.log_model import (
     TrainingLog,
 )
 from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.nccl_table import bus_factor
 from components.acceptance.logs.node import NodeLog, parse_node_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 
 _TAIL_LINES = 25
 _TAIL_COLUMNS = 300
@@ -103,6 +115,179 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
         login=single.get("login", ""),
         said=tuple(text for key, text in facts if key == "said"),
         complete="end" in single,
+    )
+
+
+_HEAD = re.compile(r"-{4}\s*Performance of\s+(\w+)\s+on\s+(\d{1,7})\s+devices")
+_COLUMNS = re.compile(r"Size \(Bytes\)\s+Description\s+Duration.*Throughput.*BusBW \((\w+)\)")
+_ROW = re.compile(
+    r"(?:[\d.]{1,20} ?[KMGT]?B|\d{1,18})\s+(?P<count>\d{1,18})x(?P<bytes>\d{1,3})\s+"
+    r"(?P<duration>[\d.]{1,20})(?: (?P<unit>us|ms))?\s+[\d.]{1,20}\s+(?P<busbw>[\d.]{1,20})\s*$"
+)
+_ROW_START = re.compile(r"(?:[\d.]{1,20} ?[KMGT]?B|\d{1,18})\s+\d{1,18}x\d{1,3}\b")
+_COUNT = re.compile(r"\dx\d")
+"""Elements by bytes: a cheap look before the patterns of a row."""
+_RESOLVED = re.compile(r"railyard: (\S+) resolves to \S+")
+_BITS = 8
+_RELATIVE_SLACK = 0.02
+_ABSOLUTE_SLACK_GBIT_S = 0.02
+"""Durations and bandwidths are printed with three decimals."""
+_MOST_ROWS: Final = 20_000
+_MOST_BAD_ROWS: Final = 20
+_MOST_NUMBERS: Final = 100_000
+"""The most names, totals of ranks and lines of single ranks to keep, of each."""
+_RATE: Final = r"\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)"
+_TOTAL = re.compile(rf"total images/sec:{_RATE}(?![\d.,])")
+_STEP = re.compile(rf"(?<!total )images/sec:{_RATE}\s*\+/-")
+_HOROVOD = re.compile(rf"Total img/sec on (?P<gpus>\d{{1,6}}) (?:GPU|CPU)\(s\):{_RATE}(?![\d.,])")
+_HOROVOD_STEP = re.compile(rf"Iter #\d+:{_RATE} img/sec per (?:GPU|CPU)")
+_STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
+
+
+@dataclass(slots=True)
+class _Reader:
+    finder: FailureFinder = field(default_factory=launched_finder)
+    is_known: bool = False
+    """The program printed a line that no other program prints."""
+
+    def feed(self, line: str) -> None:
+        raise NotImplementedError
+
+    def feed_all(
+        self, source: str | Iterable[str], lacks: str
+    ) -> tuple[LogFailure, ...] | ParseProblem:
+        """Feed a log: return its failures, or why it is not a log of the program."""
+        is_empty = True
+        for _, line in read_lines(source):
+            is_empty = False
+            self.finder.feed(line)
+            self.feed(line)
+        if is_empty:
+            return ParseProblem(kind="empty", what="the log is empty")
+        if self.is_known or self.finder.failures:
+            return tuple(self.finder.failures)
+        what = f"{lacks} is in it; is it the log of another program?"
+        return ParseProblem(kind="unrecognised", what=what)
+
+
+@dataclass(slots=True)
+class _DeepSpeed(_Reader):
+    collective: str = ""
+    devices: int = 0
+    scale: float = 1.0
+    rows: list[DeepSpeedRow] = field(default_factory=list[DeepSpeedRow])
+    bad: list[str] = field(default_factory=list[str])
+    resolved: list[str] = field(default_factory=list[str])
+    out_of_memory: bool = False
+    _rows_before: int = 0
+    """Rows, readable or not, before the current table."""
+
+    def feed(self, line: str) -> None:
+        if "Performance of" in line and (head := _HEAD.search(line)):
+            self.end_table()
+            self.collective, self.devices = head[1], int(head[2])
+            self.is_known = self.is_known or self.devices > 0
+        elif "BusBW" in line and (columns := _COLUMNS.search(line)):
+            self.scale = _BITS if columns[1] == "GBps" else 1.0
+        elif "resolves to" in line and (name := _RESOLVED.search(line)):
+            self.is_known = True
+            if len(self.resolved) < _MOST_NUMBERS:
+                self.resolved.append(name[1])
+        elif "Ran out of GPU memory" in line:
+            self.out_of_memory = True
+        elif self.devices and _COUNT.search(line):
+            self._feed_row(line)
+
+    def end_table(self) -> None:
+        """A table without a row was cut, though another one may have some."""
+        count = len(self.rows) + len(self.bad)
+        if self.devices and self.rows and count == self._rows_before:
+            self._add_bad(f"the table of {self.collective} lacks rows")
+            count += 1
+        self._rows_before = count
+
+    def _feed_row(self, line: str) -> None:
+        match = _ROW.search(line)
+        row = self._row(match) if match else None
+        if row is not None and len(self.rows) < _MOST_ROWS:
+            self.rows.append(row)
+        elif row is not None or _ROW_START.search(line):
+            self._add_bad(f"more than {_MOST_ROWS} rows" if row else line.strip())
+
+    def _add_bad(self, text: str) -> None:
+        if len(self.bad) < _MOST_BAD_ROWS:
+            self.bad.append(text[:200])
+
+    def _row(self, match: re.Match[str]) -> DeepSpeedRow | None:
+        """A row; None if its numbers contradict each other."""
+        size = int(match["count"]) * int(match["bytes"])
+        duration_us = (number(match["duration"]) or 0.0) * (1e3 if match["unit"] == "ms" else 1.0)
+        busbw = (number(match["busbw"]) or 0.0) * self.scale
+        if duration_us <= 0:
+            return None
+        expected = size * _BITS / duration_us / 1e3 * bus_factor(self.collective, self.devices)
+        slack = max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GBIT_S)
+        row = DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
+        return row if abs(busbw - expected) <= slack else None
+
+
+def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:
+    """Reads a log; a row whose numbers contradict each other is a bad row."""
+    reader = _DeepSpeed()
+    failures = reader.feed_all(source, "no table of DeepSpeed's benchmarks")
+    if isinstance(failures, ParseProblem):
+        return failures
+    reader.end_table()
+    return DeepSpeedLog(
+        collective=reader.collective,
+        devices=reader.devices,
+        rows=tuple(reader.rows),
+        bad_rows=tuple(reader.bad),
+        out_of_memory=reader.out_of_memory,
+        resolved=tuple(reader.resolved),
+        failures=failures,
+    )
+
+
+@dataclass(slots=True)
+class _Training(_Reader):
+    totals: list[float] = field(default_factory=list[float])
+    steps: list[float] = field(default_factory=list[float])
+    horovod_totals: list[float] = field(default_factory=list[float])
+    horovod_steps: list[float] = field(default_factory=list[float])
+    gpus: int | None = None
+
+    def feed(self, line: str) -> None:
+        self.is_known = self.is_known or _STARTED.search(line) is not None
+        if "images/sec" in line:
+            self._take(self.totals, _TOTAL, line)
+            self._take(self.steps, _STEP, line)
+        if "img/sec" in line:
+            self._take(self.horovod_steps, _HOROVOD_STEP, line)
+            self._take(self.horovod_totals, _HOROVOD, line)
+            if total := _HOROVOD.search(line):
+                self.gpus = int(total["gpus"])
+
+    def _take(self, found: list[float], pattern: re.Pattern[str], line: str) -> None:
+        for match in pattern.finditer(line):
+            self.is_known = True
+            if len(found) < _MOST_NUMBERS:
+                found.append(float(match["rate"]))
+
+
+def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
+    """Reads a log, with or without the launcher's tags and NCCL's lines."""
+    reader = _Training()
+    failures = reader.feed_all(source, "no line of a training benchmark")
+    if isinstance(failures, ParseProblem):
+        return failures
+    is_horovod = bool(reader.horovod_totals or reader.horovod_steps) and not reader.totals
+    return TrainingLog(
+        program="horovod" if is_horovod else "tf_cnn_benchmarks",
+        totals_images_s=tuple(reader.horovod_totals if is_horovod else reader.totals),
+        steps_images_s=tuple(reader.horovod_steps if is_horovod else reader.steps),
+        gpus=reader.gpus if is_horovod else None,
+        failures=failures,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from operator import not_
 from typing import Literal
@@ -30,7 +29,7 @@ from components.acceptance.logs.log_model import (
 )
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
-from components.core.difference import ForeignSetting, RoutingFault
+from components.core.difference import ForeignSetting
 from components.core.errors import UsageError
 from components.model.jobs import LATENCY_TAIL_US, LossLimits
 from components.model.units import LARGEST_RDMA_MTU
@@ -383,11 +382,6 @@ def parse_evidence(text: str) -> Evidence:
         return Evidence.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(f"this is not acceptance evidence: {error}") from error
-
-
-def as_routing(device: str, lost: RoutingFault) -> RoutingSeen:
-    """A lost route, for the evidence."""
-    return RoutingSeen(device=device, **asdict(lost))
 
 
 def as_seen(device: str, beside: ForeignSetting) -> ForeignSettingSeen:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.acceptance.acceptance_plan import AcceptancePlan
 from components.acceptance.evidence import days_since
 from components.acceptance.judge.site import Report
-from components.acceptance.judge.verdict import overall_verdict, row
+from components.acceptance.judge.verdict import Finding, overall_verdict, row
 from components.acceptance.report.archive import (
     EVIDENCE,
     digest_of,
@@ -124,17 +124,16 @@ def as_of(report: Report, now: datetime, asked: str = "") -> Report:
 
     `asked` is the digest of the plan to prove; empty if unknown.
     """
-    evidence, found = report.evidence, list[tuple[str, str]]()
+    evidence, found = report.evidence, list[Finding]()
     limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
     if age is None or not -1 <= age <= limit:  # a clock may be a day off
         ago = "no date" if age is None else f"{age:.0f} days ago"
         actual = f"it ended at {evidence.finished_at or 'no time'}: {ago}"
-        found.append((f"a proof of the last {limit} days", actual))
+        found.append(row("evidence", "error", actual, wanted=f"the last {limit} days"))
     if asked and asked != evidence.plan_digest:
-        found.append((f"a proof of plan {asked}", f"plan {evidence.plan_digest}"))
-    step = "prove it as it is now: railyard accept"
-    rows = (row("evidence", "error", *each, step) for each in found)
-    findings = (*report.findings, *(each.about(f"run {evidence.run}") for each in rows))
+        actual = f"plan {evidence.plan_digest}"
+        found.append(row("evidence", "error", actual, wanted=f"plan {asked}"))
+    findings = (*report.findings, *(each.about(f"run {evidence.run}") for each in found))
     changed = {"findings": findings, "verdict": overall_verdict(findings)}
     return Report.model_validate(dict(report) | changed) if found else report
 

@@ -355,7 +355,7 @@ def check_watch_cluster(spec: ClusterSpec) -> Findings:
     """
     if spec.watch is None:
         return
-    from components.acceptance.watch_plan import MOST_BYTES, site_files  # noqa: PLC0415 - rarely needed
+    from components.acceptance.acceptance_plan import MOST_BYTES, site_files  # noqa: PLC0415 - rarely needed
     from components.artefacts.lock import Lock  # noqa: PLC0415 - rarely needed
 
     size = len(site_files(spec, Lock())["site.yaml"])

@@ -8,9 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from components.acceptance.collect.cluster_jobs import Absent
+from components.acceptance.collect.cluster_jobs import Absent, Api
 from components.acceptance.collect.probe_runs import open_cluster
-from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
 from components.cli.app import StackOrFile, command_app, option, say

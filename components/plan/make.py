@@ -8,8 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
-from components.acceptance.watch_plan import plan_watch, site_files
+from components.acceptance.acceptance_plan import (
+    AcceptancePlan,
+    plan_acceptance,
+    plan_watch,
+    site_files,
+)
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 import yaml
 
 from components.acceptance.collect.probe_runs import run_host_probe
-from components.acceptance.probes.on_hosts import plan_payload_probes
+from components.acceptance.probes.probe_job import plan_payload_probes
 from components.checks.site import load_checked_site
 from components.cli.evidence import make_keys
 from components.containers.container_plan import HostPayload, PayloadPlan, plan_payload

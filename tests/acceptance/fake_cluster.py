@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from components.acceptance.collect.waits import NETWORK_STATUS, Body
+from components.acceptance.collect.cluster_jobs import NETWORK_STATUS, Body
 from components.core.errors import DeviceError
 
 Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image", "no_secret"]

@@ -12,17 +12,15 @@ import yaml
 
 from components.acceptance.collect import cluster_jobs
 from components.acceptance.collect.cluster_jobs import (
-    KubernetesApi,
-    ProbeRun,
-    run_probe,
-)
-from components.acceptance.collect.waits import (
     GIVE_UP_S,
     LOOK_S,
     NETWORK_STATUS,
     Body,
+    KubernetesApi,
     Patience,
+    ProbeRun,
     rail_address,
+    run_probe,
 )
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError

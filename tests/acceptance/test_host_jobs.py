@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.collect.probe_runs import run_host_probe
-from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
+from components.acceptance.probes.probe_job import HostProbe, plan_payload_probes
 from components.reading.load import load_site
 from components.remote.step import Endpoint
 from tests.containers.site import load_spec

@@ -13,7 +13,6 @@ from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.logs.ib_facts import (
     Diagnosis,
     IbFacts,
-    Links,
     Stage,
     SubnetManager,
     parse_ib_look,
@@ -72,9 +71,7 @@ def test_ibdiagnet_is_read() -> None:
     )
     assert len(found.errors) == 1
     assert found.errors[0].startswith("Link: leaf/U1/P24<-->S900a840300308e40")
-    assert (found.master_guid, found.master_priority) == ("98039b0300952b30", 15)
     assert (found.switches, found.adaptive_switches) == (6, 3)
-    assert found.links[1] == Links(lanes=4, lane_gbit_s=100, count=6)
 
 
 def test_a_narrow_table_is_read_too() -> None:

@@ -16,8 +16,8 @@ import pytest
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.log import judge_node_text
-from components.acceptance.judge.node import below_siblings, judge_node
 from components.acceptance.judge.site import judge_probe
+from components.acceptance.judge.workload_findings import below_siblings, judge_node
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.node import MARK, NodeLog, parse_node_log
 

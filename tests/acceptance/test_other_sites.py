@@ -19,17 +19,16 @@ from components.acceptance.acceptance_plan import (
     plan_acceptance,
 )
 from components.acceptance.collect import counters, probe_runs
-from components.acceptance.collect.cluster_jobs import ProbeRun
+from components.acceptance.collect.cluster_jobs import Body, ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.probe_runs import collect_evidence
-from components.acceptance.collect.waits import Body
 from components.acceptance.handover import (
     AcceptRequest,
     parse_accept_request,
     render_accept_request,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.probes.on_hosts import HostProbe
+from components.acceptance.probes.probe_job import HostProbe
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
@@ -123,7 +122,7 @@ def test_the_reading_script_takes_active_infiniband_ports_only(tmp_path: Path) -
         (port / "link_layer").write_text(f"{layer}\n")
         (port / "state").write_text(f"{state}\n")
         (port / "counters" / "port_xmit_data").write_text("7\n")
-    script = counters.READ_ADAPTERS.replace("/sys/class/infiniband", str(tmp_path))
+    script = counters.counters_script(()).replace("/sys/class/infiniband", str(tmp_path))
     done = subprocess.run(
         ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=10, check=False
     )

@@ -16,10 +16,10 @@ import pytest
 
 from components.acceptance.acceptance_plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
 from components.acceptance.collect import cluster_jobs, probe_runs
+from components.acceptance.collect.cluster_jobs import Body
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.probe_runs import Round, run_all
 from components.acceptance.collect.turn import Turn
-from components.acceptance.collect.waits import Body
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.probes.probe_job import ProbeJob

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from components.acceptance.watch_plan import site_files
+from components.acceptance.acceptance_plan import site_files
 from components.artefacts.lock import parse_lock
 from components.checks.registry import RULES
 from components.checks.site import load_checked_site

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from components.acceptance.digest import parse_deepspeed_log
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, ProbeKind
 from components.acceptance.judge.nccl_findings import (
     judge_hcas,
@@ -35,7 +36,6 @@ from components.acceptance.logs.log_model import (
     NcclLog,
     TrainingLog,
 )
-from components.acceptance.logs.workloads import parse_deepspeed_log
 from components.core.plain_text import counted
 
 Said = tuple[str, str, str]

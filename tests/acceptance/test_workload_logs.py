@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.digest import digest_log, parse_mpi_log
+from components.acceptance.digest import (
+    digest_log,
+    parse_deepspeed_log,
+    parse_mpi_log,
+    parse_training_log,
+)
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, ProbeKind
 from components.acceptance.judge.log import judge_deepspeed_text, judge_training_text
 from components.acceptance.judge.workload_findings import (
@@ -19,7 +24,6 @@ from components.acceptance.judge.workload_findings import (
     judge_totals,
 )
 from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
-from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 from tests.acceptance.recordings import load_deepspeed, load_training
 
 RECORDED_SCANS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.collect.waits import Body
+from components.acceptance.collect.cluster_jobs import Body
 from components.submit import follow as following
 from components.submit.follow import LogReader
 from tests.acceptance.fake_cluster import NO_IMAGE, NO_NETWORK, NO_VF, FakeCluster, Fate

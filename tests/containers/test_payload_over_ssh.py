@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.collect.probe_runs import run_host_probe
-from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
+from components.acceptance.probes.probe_job import HostProbe, plan_payload_probes
 from components.cli.evidence import make_keys
 from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.key_values import diff_states, parse_state

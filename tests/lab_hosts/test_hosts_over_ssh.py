@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from components.acceptance.acceptance_plan import CounterSource
-from components.acceptance.collect.counters import RDMA, READ, SHOW, parse_ethtool
+from components.acceptance.collect.counters import counters_script, parse_ethtool
 from components.remote.step import Endpoint
 from lab.hosts.rootfs import tool_interpreter
 from tests.lab_hosts.conftest import PORT, SmallLab
@@ -348,7 +348,7 @@ def test_connections_and_processes_are_counted(lab: SmallLab) -> None:
 def test_acceptance_reads_what_a_nic_and_its_vfs_count(lab: SmallLab) -> None:
     """Each function has its own counters of queue pairs; the port has those of the link."""
     lab.out("gpu01", f"echo 2 > {NUMVFS}")
-    text = lab.out("gpu01", SHOW + READ.format(name="enp5s0", rdma=RDMA))
+    text = lab.out("gpu01", counters_script(["enp5s0"]))
     source = CounterSource(
         Endpoint("gpu01", "host", "127.0.0.1", PORT, "nvidia", ""), "linux", ("enp5s0",)
     )

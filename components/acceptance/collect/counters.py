@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
-from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
+from components.acceptance.evidence import Hop, HopRole, RoutingSeen, diff_counters
+from components.acceptance.probes.ib_limits import host_script
+from components.acceptance.tables import read_table
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_routing_faults
@@ -19,104 +21,24 @@ from components.fabric.device import read_counted, read_counters
 from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 
-KINDS: Final = {
-    # The link went down; a wrong checksum; errors beyond FEC; pauses without end.
-    r"link_down_events(_phy)?|link_downed|tx_pause_storm_error_events": "errors",
-    r"rx_crc_errors(_phy|\.nic)|rx_fcs_err_frames|frames_rx_bad_fcs": "errors",
-    r"rx_icrc_encapsulated|rx_(pcs_)?symbol_err(_phy)?|symbol_error": "errors",
-    r"rx_fec_uncorrectable_blocks|fcsErrors|symbolErrors": "errors",
-    # The receiver reported a missing packet; an acknowledgement came too late.
-    r"packet_seq_err|implied_nak_seq_err|seq_err_naks_rcvd|local_ack_timeout_err": "errors",
-    r"roce_adp_retrans(_to)?|duplicate_request|to_retransmits|dup_req": "retransmissions",
-    r"out_of_sequence|oos_drop_count": "out_of_sequence",
-    r"ecn_marked|np_ecn_marked_roce_packets": "ecn_marked",
-    r"rx_out_of_buffer|[rt]x_discards(_phy)?|[rt]x_stat_discard|rx_dropped\.nic": "discards",
-    r"frames_rx_dropped|tx_tc\d_drops|port_rcv_errors|port_xmit_discards": "discards",
-    # The discards again, by priority.
-    r"rx_prio\d_(buf_|cong_)?discards?|rx_discard_packets_cos\d": "of_priority",
-    # DCQCN's reactions to marks; a receiver without a buffer; PCIe that delayed the NIC.
-    r"np_cnp_sent|rp_cnp_handled|roce_slow_restart|rx_prio\d_marked|rnr_nak_retry_err": "noted",
-    r"outbound_pci_stalled_wr_events|tx_pause_storm_warning_events|link_error_recovery": "noted",
-}
-"""The meaning of each counter other than bytes and pauses, mlx5's names first; `errors` fail it.
-
-Source: Linux, mlx5/counters.rst at 16f448d47a86; infiniband/hw/mlx5/counters.c at 10d4de418953,
-hw/bnxt_re/hw_counters.c at 063975feedb1, core/sysfs.c; bnxt_ethtool.c, ice_ethtool.c, and
-ionic_stats.c at 0eaed89c18ae.
-"""
-RDMA: Final = (
-    "out_of_sequence packet_seq_err implied_nak_seq_err local_ack_timeout_err duplicate_request "
-    "rnr_nak_retry_err roce_adp_retrans roce_adp_retrans_to roce_slow_restart np_cnp_sent "
-    "rp_cnp_handled np_ecn_marked_roce_packets rx_icrc_encapsulated "
-    "oos_drop_count seq_err_naks_rcvd to_retransmits dup_req"
-)
-"""In `hw_counters` of an RDMA device; ethtool does not show them. A VF has its own: mlx5 asks for
-the counter set of the function. The host cannot read the files of a device that is in a pod's
-network namespace."""
-ENDS: Final = {
-    "symbol_error": 2**16 - 1, "port_rcv_errors": 2**16 - 1, "port_xmit_discards": 2**16 - 1,
-    "link_downed": 2**8 - 1, "link_error_recovery": 2**8 - 1,
-    "port_xmit_data": 2**32 - 1, "port_rcv_data": 2**32 - 1,
-}  # fmt: skip
-"""Values at which InfiniBand's PortCounters stop until they are cleared."""
-
-SHOW: Final = """show() {
-  for name in $3; do
-    if read -r value <"$1/$name"; then echo "$2$name: $value"; fi
-  done 2>/dev/null
-}
-"""
-READ: Final = """echo '=== {name}'
-sudo -n ethtool -S {name}
-device=/sys/class/net/{name}/device hidden=0
-for port in "$device"/infiniband/*/ports/1; do show "$port/hw_counters" '' '{rdma}'; done
-for vf in "$device"/virtfn*; do
-  [ -e "$vf/driver" ] || continue
-  set -- "$vf"/infiniband/*/ports/1
-  [ -d "$1" ] || {{ hidden=$((hidden + 1)); continue; }}
-  own=${{1%/ports/1}}
-  show "$1/hw_counters" "vf.${{own##*/}}." '{rdma}'
-done
-echo "vfs_hidden: $hidden"
-"""
-READ_ADAPTERS: Final = f"""{SHOW}for device in /sys/class/infiniband/*; do
-  port=$device/ports/1
-  [ "$(cat "$port/link_layer" 2>/dev/null)" = InfiniBand ] || continue
-  case $(cat "$port/state") in 4:*) ;; *) continue ;; esac
-  echo "=== ${{device##*/}}"
-  show "$port/counters" '' '{" ".join(ENDS)}'
-  show "$port/hw_counters" '' '{RDMA}'
-done
-"""
-OF_WAY: Final[Mapping[CounterWay, str]] = {
-    "rx": r"rx_(prio\d_)?bytes", "tx": r"tx_tc\d_bytes", "marked": "ecn_marked",
-    "discards": r"rx_discards|tx_tc\d_drops", "pauses": r"[rt]x_prio\d_pause",
-    "storms": r"tx_tc\d_storms", "errors": "fcsErrors|symbolErrors",
-}  # fmt: skip
-"""A switch port's counters, by the answer that contains them."""
+_TABLES: Final[Mapping[str, Any]] = read_table(__file__, "counters")
+_KINDS: Final[Mapping[str, Sequence[str]]] = _TABLES["kinds"]
+_ENDS: Final[Mapping[str, int]] = _TABLES["ends"]
+_OF_WAY: Final[Mapping[CounterWay, str]] = _TABLES["of_way"]
 HIDDEN: Final = "vfs_hidden"
 """The number of VFs whose RDMA device is in a pod; it is not a sum."""
-NIC_NAMES: Final = (
-    ("mlx5_core", r"{}_prio(\d)_bytes", "-"),
-    ("bnxt_en", r"{}_bytes_pri(\d)", "{}_bytes"),
-    ("ice", "-", r"{}_bytes\.nic"),
-    ("ionic", "-", "octets_{}_(all|total)"),
-)
-"""Driver, its bytes of each priority, and all bytes of the port if they are not the sum of the
-first (sources: `KINDS`). bnxt_en gives each priority the bytes of its whole queue."""
 WAYS: Final = {"sender_nic": "tx", "receiver_nic": "rx"}
 PAUSES: Final = r"{0}_prio(\d)_pause|{0}_pfc_ena_frames_pri(\d)|{0}_priority_(\d)_xoff\.nic"
 DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
 NAMES: Final = "|".join(
     pattern.format("[rt]x") if "{" in pattern else pattern
     for pattern in (
-        *KINDS, *DATA_NAMES.values(), *OF_WAY.values(), HIDDEN, PAUSES,
-        *(pattern for _, *both in NIC_NAMES for pattern in both),
+        *(pattern for each in _KINDS.values() for pattern in each), *DATA_NAMES.values(),
+        *_OF_WAY.values(), HIDDEN, PAUSES,
+        *(pattern for _, *both in _TABLES["drivers"] for pattern in both),
     )
 )  # fmt: skip
-"""The counters that acceptance judges. Others are left out: some are no sums, and may decrease."""
-
-
+"""The counters that acceptance judges."""
 READ_DEADLINE_S: Final = 20.0
 _ETHTOOL: Final = re.compile(r"^\s*([a-zA-Z0-9_.]+): (\d+)\s*$", re.MULTILINE)
 
@@ -177,11 +99,16 @@ async def _read(
         ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
         counted = {name: (flatten_port(port), port.unread) for name, port in ports.items()}
         return counted, lost
-    each = (READ.format(name=name, rdma=RDMA) for name in source.interfaces)
-    command = READ_ADAPTERS if on_fabric else "".join((SHOW, *each))
+    command = counters_script(() if on_fabric else source.interfaces)
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
     return {name: (counted, ()) for name, counted in found.items()}, ()
+
+
+def counters_script(interfaces: Sequence[str]) -> str:
+    """The text that reads the counters of some interfaces, or of all InfiniBand adapters."""
+    head = f"nics='{' '.join(interfaces)}'\nrdma='{_TABLES['rdma']}'\nports='{' '.join(_ENDS)}'\n"
+    return head + host_script("read_counters")
 
 
 def _read_switch(
@@ -233,7 +160,7 @@ def routing_faults_on_path(hops: Sequence[HopPlan], after: Snapshot) -> tuple[Ro
     places = {(hop.device, f"port {hop.interface}") for hop in hops}
     switches = dict.fromkeys(hop.device for hop in hops if hop.role in _BETWEEN)
     return tuple(
-        as_routing(device, lost)
+        RoutingSeen(device=device, **asdict(lost))
         for device in switches
         for lost in after.lost.get(device, ())
         if (device, lost.where) in places or lost.kind == "unread"
@@ -278,9 +205,12 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     if not first or not last:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
     unread = "|".join(
-        OF_WAY[each.way] for seen in (before, after) for each in seen.unread.get(place, ())
+        _OF_WAY[each.way] for seen in (before, after) for each in seen.unread.get(place, ())
     )
-    first, last = (_judged(each, unread) for each in (first, last))
+    first, last = (
+        {key: n for key, n in each.items() if _is_judged(key) and not re.fullmatch(unread, key)}
+        for each in (first, last)
+    )
     if lost := _find_reset(first, last):
         return base.model_copy(update={"status": "not_counted", "detail": lost})
     hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
@@ -297,12 +227,6 @@ def _is_judged(name: str) -> bool:
     return re.fullmatch(NAMES, _VF.sub("", name)) is not None
 
 
-def _judged(counted: Counters, unread: str) -> Counters:
-    """Keep the judged counters that both readings have."""
-    found = {name: value for name, value in counted.items() if _is_judged(name)}
-    return {name: n for name, n in found.items() if not re.fullmatch(unread, name)}
-
-
 def _find_reset(first: Counters, last: Counters) -> str:
     """Why an interface's growth is unknown: a counter went back, or cannot go on."""
     for name, was in first.items():
@@ -311,7 +235,7 @@ def _find_reset(first: Counters, last: Counters) -> str:
                 f"{name} went back from {was} to {last[name]}: it was cleared (driver loaded "
                 "again, reboot, clear counters), or it wrapped"
             )
-        if was == ENDS.get(name):
+        if was == _ENDS.get(name):
             return f"{name} is at its end, {was}: clear it with perfquery -R"
     return ""
 
@@ -372,7 +296,7 @@ def _uncounted(why: str, whole: int | None) -> dict[str, object]:
 
 def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
     """The bytes of a NIC by priority, or why its driver does not tell them."""
-    for driver, each, total in NIC_NAMES:
+    for driver, each, total in _TABLES["drivers"]:
         classes = _by_number(grown, each.format(way))
         sums = [value for name, value in grown.items() if re.fullmatch(total.format(way), name)]
         whole = sum(sums) if sums else None
@@ -387,9 +311,10 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
 
 def _losses(grown: Counters) -> dict[str, object]:
     """Count lost, repeated and marked packets; None for a kind without counters."""
-    found = {kind: dict[str, int]() for kind in KINDS.values()}
-    for pattern, kind in KINDS.items():
-        found[kind] |= {name: n for name, n in grown.items() if re.fullmatch(pattern, name)}
+    found = {
+        kind: {name: n for each in own for name, n in grown.items() if re.fullmatch(each, name)}
+        for kind, own in _KINDS.items()
+    }
     sums = {kind: sum(each.values()) if each else None for kind, each in found.items()}
     of_priority = sums.pop("of_priority")
     if of_priority is not None:

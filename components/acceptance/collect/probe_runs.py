@@ -25,8 +25,11 @@ from components.acceptance.acceptance_plan import (
     ProbePlan,
 )
 from components.acceptance.collect.cluster_jobs import (
+    NOT_PLACED,
     Absent,
+    Api,
     KubernetesApi,
+    Patience,
     PodList,
     ProbeRun,
     lend_class,
@@ -40,7 +43,6 @@ from components.acceptance.collect.counters import (
     routing_faults_on_path,
 )
 from components.acceptance.collect.turn import PROGRESS, Hindrance, Turn
-from components.acceptance.collect.waits import NOT_PLACED, Api, Patience
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import (
     MAX_AGE_DAYS,
@@ -54,7 +56,7 @@ from components.acceptance.evidence import (
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.probes.ib_limits import IbLook
-from components.acceptance.probes.on_hosts import HostCommand, HostProbe
+from components.acceptance.probes.probe_job import HostCommand, HostProbe
 from components.acceptance.probes.suites import AT_ONCE
 from components.acceptance.report.archive import (
     label_of,
@@ -107,7 +109,13 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
     The order is always: wait for busy nodes, read the counters, run, read them again.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
-    this = replace(this, plan=_with_networks(this.plan))
+    # Each routed switch needs the networks that all of them announce.
+    known = {"networks": this.plan.networks}
+    sources = tuple(
+        replace(each, links=each.links.model_copy(update=known)) if each.links else each
+        for each in this.plan.sources
+    )
+    this = replace(this, plan=replace(this.plan, sources=sources))
     found: list[ProbeEvidence] = []
     lost: dict[str, str] = {}
     batches, later = _batches(this), list[list[ProbePlan]]()
@@ -120,7 +128,15 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
             this = replace(this, place_s=PLACE_S)
     for batch in later:
         found += await _run_batch(this, batch, lost, all_devices=not found)
-    return found, _unreachable(this.plan, lost)
+    ends = {each.endpoint.device: each.endpoint for each in sources}
+    return found, tuple(
+        Unreachable(
+            device=name,
+            address=f"{ends[name].address}:{ends[name].port}",
+            detail=detail.splitlines()[0],
+        )
+        for name, detail in sorted(lost.items())
+    )
 
 
 def _batches(this: Round) -> list[list[ProbePlan]]:
@@ -144,18 +160,14 @@ def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], l
         return batch, []
     free, busy = list[ProbePlan](), list[ProbePlan]()
     for each in batch:
-        (busy if this.turn.why("busy", _objects(this, each)) else free).append(each)
+        (busy if this.turn.why("busy", _numbered(this, each.objects)) else free).append(each)
     return free, busy
 
 
-def numbered_objects(this: Round, objects: tuple[Body, ...]) -> list[Body]:
+def _numbered(this: Round, objects: tuple[Body, ...]) -> list[Body]:
     """The objects of this run, whose pods preempt no others."""
     numbered = number_objects(objects, this.number)
     return never_preempting(numbered, this.priority_class) if this.priority_class else numbered
-
-
-def _objects(this: Round, probe: ProbePlan) -> list[Body]:
-    return numbered_objects(this, probe.job.objects if probe.job else ())
 
 
 async def _run_batch(
@@ -165,7 +177,7 @@ async def _run_batch(
     ready: list[_Ready] = []
     found: dict[str, ProbeEvidence] = {}
     for probe in batch:
-        objects = _objects(this, probe)
+        objects = _numbered(this, probe.objects)
         why = await asyncio.to_thread(this.turn.why_skipped, probe, objects)
         if why:
             found[probe.probe.name] = _skipped(this, probe, why)
@@ -197,6 +209,12 @@ async def _run_at_once(this: Round, ready: Sequence[_Ready]) -> list[tuple[Probe
             return ran, time.monotonic() - begun
 
     return list(await asyncio.gather(*map(run, ready)))
+
+
+async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
+    if probe.host is not None:
+        return await run_host_probe(probe.host, this.secrets)
+    return await asyncio.to_thread(_run_job, this, probe, objects)
 
 
 def _evidence_of(
@@ -233,16 +251,6 @@ def _way(hop: HopPlan | Hop) -> tuple[str, str, bool]:
     return hop.device, hop.interface, hop.role.endswith("_egress") or hop.role == "sender_nic"
 
 
-def _with_networks(plan: AcceptancePlan) -> AcceptancePlan:
-    """Give each routed switch the networks that all of them announce."""
-    known = {"networks": plan.networks}
-    sources = (
-        replace(each, links=each.links.model_copy(update=known)) if each.links else each
-        for each in plan.sources
-    )
-    return replace(plan, sources=tuple(sources))
-
-
 def _skipped(this: Round, probe: ProbePlan, why: str) -> ProbeEvidence:
     return ProbeEvidence(
         probe=probe.probe,
@@ -251,21 +259,6 @@ def _skipped(this: Round, probe: ProbePlan, why: str) -> ProbeEvidence:
         command=" ".join(probe.command),
         proven_at=this.proven.get(label_of(probe.probe), ""),
     )
-
-
-def _unreachable(plan: AcceptancePlan, lost: Mapping[str, str]) -> tuple[Unreachable, ...]:
-    ends = {source.endpoint.device: source.endpoint for source in plan.sources}
-    places = {name: f"{end.address}:{end.port}" for name, end in ends.items()}
-    return tuple(
-        Unreachable(device=name, address=places[name], detail=detail.splitlines()[0])
-        for name, detail in sorted(lost.items())
-    )
-
-
-async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
-    if probe.host is not None:
-        return await run_host_probe(probe.host, this.secrets)
-    return await asyncio.to_thread(_run_job, this, probe, objects)
 
 
 def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
@@ -529,7 +522,7 @@ def _read_memlock(this: Round, api: Api) -> dict[str, str]:
 
     A node that an administrator closed to pods is not asked.
     """
-    bodies = numbered_objects(this, this.plan.memlock)
+    bodies = _numbered(this, this.plan.memlock)
 
     def ask(body: Body, hindered: Hindrance | None) -> str | None:
         if hindered is not None:

@@ -13,8 +13,7 @@ from threading import Lock
 from typing import Any, Final, Literal
 
 from components.acceptance.acceptance_plan import Policy, ProbePlan
-from components.acceptance.collect.cluster_jobs import pause
-from components.acceptance.collect.waits import Api, Patience
+from components.acceptance.collect.cluster_jobs import Api, Body, Patience, pause
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.site import NOT_ASKED
 from components.acceptance.judge.workload_findings import judge_image
@@ -22,10 +21,16 @@ from components.core.errors import DeviceError
 from components.jobs.templates import GPU
 from components.kubernetes.live.why import troubles_of
 
-Body = Mapping[str, Any]
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _HOST: Final = "kubernetes.io/hostname"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_WORKER: Final = ("spec", "mpiReplicaSpecs", "Worker")
+_POD_OF: Final = {
+    "MPIJob": (*_WORKER, "template", "spec"),
+    "Job": ("spec", "template", "spec"),
+    "Pod": ("spec",),
+}
+"""Kind to the place of its pods, of an MPIJob those of its workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,7 @@ def read_nodes(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, NodeUse
             by_pod[f"{meta.get('namespace', 'default')}/{meta['name']}"] = count
     found: dict[str, NodeUse] = {}
     for node in nodes:
-        name = node["metadata"]["name"]
-        offers = _counts(node.get("status", {}).get("allocatable") or {})
+        name, offers = node["metadata"]["name"], _counts(_part(node, "status", "allocatable"))
         found[name] = NodeUse(name, offers, held.get(name, {}), node)
     return found
 
@@ -95,48 +99,40 @@ def _requests(spec: Body) -> dict[str, int]:
     for container in running:
         total.update(_of_container(container))
     for container in first:
-        for name, count in _of_container(container).items():
-            total[name] = max(total[name], count)
+        total |= Counter(_of_container(container))
     return {name: count for name, count in total.items() if count}
 
 
 def _of_container(container: Body) -> dict[str, int]:
-    resources = _part(container, "resources")
     # A limit of an extended resource is its request too.
-    return _counts({**_part(resources, "limits"), **_part(resources, "requests")})
+    parts = (_part(container, "resources", key) for key in ("limits", "requests"))
+    return _counts({name: count for part in parts for name, count in part.items()})
 
 
-def _part(body: Body, key: str) -> Body:
-    found: Body | None = body.get(key)
-    return found or {}
+def _part(body: Body, *keys: str) -> Body:
+    for key in keys:
+        body = body.get(key) or {}
+    return body
 
 
 def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
     """The resources that the pods of a probe need, and the nodes that may give them."""
     for body in objects:
-        if body["kind"] == "MPIJob":
-            worker = body["spec"]["mpiReplicaSpecs"]["Worker"]
-            spec = worker["template"]["spec"]
-            yield _need(spec, int(worker["replicas"]))
-        elif body["kind"] == "Job":
-            yield _need(body["spec"]["template"]["spec"], 1)
-        elif body["kind"] == "Pod":
-            yield _need(body["spec"], 1)
-
-
-def _need(spec: Body, count: int) -> Need:
-    return Need(_nodes_of(spec), count, _requests(spec), tuple(spec.get("tolerations") or ()))
+        if path := _POD_OF.get(body["kind"]):
+            spec, workers = _part(body, *path), _part(body, *_WORKER)
+            tolerations = tuple(spec.get("tolerations") or ())
+            count = int(workers.get("replicas", 1))
+            yield Need(_nodes_of(spec), count, _requests(spec), tolerations)
 
 
 def _nodes_of(spec: Body) -> tuple[str, ...]:
     selected: str | None = _part(spec, "nodeSelector").get(_HOST)
     if selected:
         return (selected,)
-    affinity = _part(_part(spec, "affinity"), "nodeAffinity")
-    terms: list[Body] = list(_part(affinity, _REQUIRED).get("nodeSelectorTerms") or [])
+    required = _part(spec, "affinity", "nodeAffinity", _REQUIRED)
     return tuple(
         str(name)
-        for term in terms
+        for term in required.get("nodeSelectorTerms") or ()
         for each in term.get("matchExpressions") or ()
         if each["key"] == _HOST and each["operator"] == "In"
         for name in each["values"]
@@ -149,9 +145,13 @@ def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hin
     A node that offers too little does not count: a device plugin may be about to register, and the
     scheduler names the shortage best.
     """
-    found = [each for need in needs_of(objects) for each in _hindrances(need, nodes)]
+    found: list[Hindrance] = []
+    for need in needs_of(objects) if nodes else ():
+        uses = [nodes.get(name, NodeUse(name)) for name in need.nodes]
+        own = [each for use in uses if (each := _hindrance(use, need)) is not None]
+        found += own if len(uses) - len(own) < need.count else []
     order = ("broken", "closed", "busy")
-    return min(found, key=lambda each: order.index(each.kind), default=None) if nodes else None
+    return min(found, key=lambda each: order.index(each.kind), default=None)
 
 
 def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
@@ -163,12 +163,6 @@ def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
         if need.nodes and fit < need.count:
             return True
     return False
-
-
-def _hindrances(need: Need, nodes: Mapping[str, NodeUse]) -> list[Hindrance]:
-    uses = [nodes.get(name, NodeUse(name)) for name in need.nodes]
-    found = [each for use in uses if (each := _hindrance(use, need)) is not None]
-    return found if len(uses) - len(found) < need.count else []
 
 
 def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:

@@ -14,11 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from components.acceptance.evidence import Limits, ProbeEvidence
 from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.logs.log_model import Seen
+from components.acceptance.tables import read_table
 
 Results = Mapping[frozenset[str], bool]
 """Groups of hosts to whether a collective over them passed."""
@@ -146,42 +147,13 @@ _MOST_SUSPECTS: Final = 10
 
 
 class Part(NamedTuple):
-    """One thing that may be bad; `kind` is a key of KINDS."""
+    """One thing that may be bad; `kind` is a key of parts.yaml."""
 
     kind: str
     name: str
 
 
-class Kind(NamedTuple):
-    """How to name and mend parts of a kind.
-
-    `least` is the least share of bad tests through one: an uplink takes some flows of a test, a
-    flapping NIC fails now and then, while a bad host or leaf spoils nearly all.
-    """
-
-    label: str
-    least: float
-    step: str
-
-
-_SWAP = (
-    "the tests cannot say which of the three: reseat the cable, then swap it with that of a good"
-    " neighbour and run acceptance again; a fault that stays with the host is the NIC, one that"
-    " stays with the port is the switch, and one that moves is the cable"
-)
-_GPU = "host memory is fast there: look at"
-KINDS: Final[Mapping[str, Kind]] = {
-    "link": Kind("the NIC, cable or switch port of {}", 0.15, _SWAP),
-    "host": Kind("host {}", _WHOLE, "all its rails are bad: look at PCIe, power, BIOS and drivers"),
-    "gpu": Kind("the GPU next to the NIC of {}", 0.5, f"{_GPU} that GPU's PCIe width, and at ACS"),
-    "gpus": Kind("GPUDirect RDMA on {}", _WHOLE, f"{_GPU} nvidia-peermem or DMA-BUF, and at ACS"),
-    "leaf": Kind("leaf {}", _WHOLE, "compare its MTU, PFC, ECN and buffers with another leaf"),
-    "uplink": Kind("uplink {}", 0.5, "reseat or replace its cable and transceivers"),
-    "uplinks": Kind("an uplink of {}", 0.1, "read the error counters of its uplinks at both ends"),
-    "between": Kind("what joins the leaves of {}", 0.5, "look at its spines and routes"),
-    "rail": Kind("a setting of {}", _WHOLE, "compare its MTU, VLAN and QoS with another rail"),
-    "site": Kind("what all paths share", _WHOLE, "look at the image, limits of pods and QoS"),
-}
+KINDS: Final[Mapping[str, Mapping[str, Any]]] = read_table(__file__, "parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +287,7 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
 def _odds(part: Part, bad: int, right: int, sizes: Mapping[str, int]) -> float:
     """Log odds that the part is bad, not unlucky, less the cost of choosing it among its kind."""
     share = min(bad / (bad + right), _ALWAYS)
-    if share < KINDS[part.kind].least:
+    if share < KINDS[part.kind]["least"]:
         return 0.0
     gain = bad * log(share / BY_CHANCE) + right * log((1 - share) / (1 - BY_CHANCE))
     return gain - log(sizes[part.kind]) - 1
@@ -351,12 +323,12 @@ def _suspect(
     alike = [*dict.fromkeys(_by_counters(part, marks) for part in alike)]
     ports = _ports([results[index] for index in seen])
     names = [
-        KINDS[part.kind].label.format(part.name) + ports.get(part, "")
+        KINDS[part.kind]["label"].format(part.name) + ports.get(part, "")
         for part in alike[:_MOST_ALIKE]
     ]
     names += [f"{len(alike) - len(names)} other parts"] if len(alike) > len(names) else []
     counted = "".join(f"; {marks[part]}" for part in alike if part in marks)
-    step = KINDS[alike[0].kind].step
+    step: str = KINDS[alike[0].kind]["step"]
     if len(alike) > 1:
         step = f"the tests that ran cannot tell these apart: pair each with others; then {step}"
     return Suspect(
@@ -417,10 +389,8 @@ def judge_pairs(
         and (len(item.probe.nodes), len(item.probe.rails)) == (2, 1)
     ]
     bad = find_bad(results)
-    expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
-    step = "check the most likely cause in the report"
     slow = [
-        row("siblings", "failed", expected, f"{each:.0%} of it", step).about(results[index].probe)
+        row("siblings", "failed", f"{each:.0%} of it", share=SLOW_TEST).about(results[index].probe)
         for index, each in bad.items()
         if each is not None
     ]

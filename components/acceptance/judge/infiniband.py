@@ -32,10 +32,7 @@ _FIX_STATE: Final = {
     "2: INIT": "no subnet manager sets it up: `show ib sm` on the switches, or UFM",
     _DOWN: "look at its cable, and at `show interfaces ib` of its switch port",
 }
-_INSTALL: Final = "install infiniband-diags on that host, and run acceptance again"
-_START: Final = (
-    "start it: `show ib sm` on the switches, or UFM; and is the module ib_umad loaded on that host?"
-)
+_BY_HAND: Final = "read ibdiagnet2.log of a run by hand"
 _MATTERS: Final = (
     "Discovery",
     "Lids Check",
@@ -65,10 +62,9 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
     """Report ibdiagnet's warnings, and its errors that do not affect jobs."""
     diagnosis = _diagnosis_of(facts)
-    step = "read ibdiagnet2.log of a run by hand"
     return [
-        row(f"ibdiagnet {each.name}", "failed", "no warnings",
-            f"{each.warnings} warnings, {each.errors} errors", step, each.comment).about(FABRIC)
+        row("warnings of ibdiagnet", "failed", f"{each.warnings} warnings, {each.errors} errors",
+            each.comment, stage=each.name, step=_BY_HAND).about(FABRIC)
         for each in (diagnosis.stages if limits and diagnosis else ())
         if each.warnings or (each.errors and each.name not in _MATTERS)
     ]  # fmt: skip
@@ -76,33 +72,28 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
 
 def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]:
     if seen.why_nothing:
-        step = "make the host reachable and run acceptance again"
-        yield row("ib ports", "error", "an answer", seen.why_nothing, step)
+        yield row("no ib answer", "error", seen.why_nothing)
         return
     yield _judge_ports(seen.ports, limits)
     rates = {port.name: port.rate_gbit_s for port in seen.ports}
-    expected = f"every port at {limits.rate_gbit_s:g} Gbit/s"
-    step = "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`"
-    yield row("ib rate", *_on_every_port(rates, limits.rate_gbit_s, expected), step)
+    verdict, actual = _on_every_port(rates, limits.rate_gbit_s)
+    yield row("ib rate", verdict, actual, rate=limits.rate_gbit_s)
     mtus = {port.name: port.active_mtu_bytes for port in seen.ports}
-    expected = f"active MTU of {limits.mtu_bytes} on every port"
-    step = "look at `show interfaces ib` of its switch port: the smaller end wins"
-    verdict, expected, actual = _on_every_port(mtus, limits.mtu_bytes, expected)
+    verdict, actual = _on_every_port(mtus, limits.mtu_bytes)
     if None in mtus.values() or not mtus:
-        verdict, step = "error", "install ibverbs-utils on that host"
-    yield row("ib mtu", verdict, expected, actual, step)
+        yield row("ib mtu unseen", "error", actual, mtu=limits.mtu_bytes)
+    else:
+        yield row("ib mtu", verdict, actual, mtu=limits.mtu_bytes)
     for partition in limits.partitions:
         if partition.exclusive or host in partition.members:
             yield _judge_partition(host, seen.ports, partition)
     manager = seen.manager
-    if manager is None:
-        missing = "not installed" in seen.why_no_manager
-        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
-        actual = seen.why_no_manager
+    if manager is not None:
+        yield row("subnet manager", verdict_for(manager.state == MASTER), _show(manager))
+    elif "not installed" in seen.why_no_manager:
+        yield row("unseen subnet manager", "error", seen.why_no_manager)
     else:
-        verdict, actual = verdict_for(manager.state == MASTER), _show(manager)
-        step = "the one that this host knows is not master: look at `saquery SMIR`"
-    yield row("subnet manager", verdict, "a master that answers", actual, step)
+        yield row("silent subnet manager", "failed", seen.why_no_manager)
 
 
 def _judge_ports(ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
@@ -114,37 +105,32 @@ def _judge_ports(ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
     states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)
     steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
     step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
-    expected = f"{limits.hcas} active InfiniBand ports"
     actual = f"{active} of {len(ports)} active" + (f"; {states}" if states else "")
-    return row("ib ports", verdict_for(active >= limits.hcas), expected, actual, step)
+    good = verdict_for(active >= limits.hcas)
+    return row("ib ports", good, actual, count=limits.hcas, step=step)
 
 
-def _on_every_port(
-    values: Mapping[str, float | None], wanted: float, expected: str
-) -> tuple[Verdict, str, str]:
+def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[Verdict, str]:
     if not values:
-        return "error", expected, "no port was seen"
+        return "error", "no port was seen"
     wrong = [
         f"{name} {'unknown' if value is None else f'{value:g}'}"
         for name, value in values.items()
         if value != wanted
     ]
-    return verdict_for(not wrong), expected, ", ".join(wrong) or "all have it"
+    return verdict_for(not wrong), ", ".join(wrong) or "all have it"
 
 
 def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionLimit) -> Finding:
     kind = partition.members.get(host)
     guids = partition.ports.get(host, tuple(port.guid for port in ports))
     wrong = _wrong_keys(ports, guids, partition, kind)
-    name, key = f"partition {partition.name}", f"0x{partition.pkey:04x}"
     which = "every port" if len(guids) == len(ports) else f"{len(guids)} of the ports"
-    expected = f"{key} on no port" if kind is None else f"{key} on {which}, {kind} or more"
-    if kind == "full":
-        expected = f"{key} on {which}, full"
-    step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
+    which = "no port" if kind is None else f"{which}, {kind}{' or more' * (kind != 'full')}"
     good = (bool(guids) or kind is None) and not wrong
     actual = ", ".join(wrong) or ("none has it" if kind is None else "all have it")
-    return row(name, verdict_for(good), expected, actual, step)
+    values = {"name": partition.name, "key": f"0x{partition.pkey:04x}", "which": which}
+    return row("partition", verdict_for(good), actual, **values)
 
 
 def _wrong_keys(
@@ -192,10 +178,8 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
     said += [f"{len(subnets)} subnets or managers"] if len(subnets) > 1 else []
     good = verdict_for(len(subnets) == 1 and not said)
     verdict: Verdict = "error" if unseen and not down else good
-    expected = f"{len(rail.ports)} ports in one subnet, set up by one manager"
-    step = "compare the cables of this HCA with the file, host by host"
     actual = "; ".join(said) or "so they are"
-    return row(f"rail {rail.name}", verdict, expected, actual, step)
+    return row("rail of adapters", verdict, actual, rail=rail.name, count=len(rail.ports))
 
 
 def _judge_paths(
@@ -208,7 +192,6 @@ def _judge_paths(
         for port in seen.ports
         if port.state != ACTIVE
     }
-    step = "compare the partition's members at the subnet manager with the file"
     for partition in dict.fromkeys(ask.partition for ask in asks):
         own = [ask for ask in asks if ask.partition == partition]
         ends = dict.fromkeys(guid for ask in own for guid in (ask.source, ask.target))
@@ -219,8 +202,8 @@ def _judge_paths(
         verdict = "failed" if "failed" in verdicts else verdict
         if lost := [down[guid] for guid in ends if guid in down]:
             verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
-        expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in own)
-        yield row(f"paths in {partition}", verdict, expected, actual, step)
+        paths = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in own)
+        yield row("paths", verdict, actual, partition=partition, paths=paths)
 
 
 def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
@@ -241,16 +224,13 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     """Require exactly one master: the planned one, and the same for every host."""
     known = {seen.manager.guid for seen in facts.values() if seen.manager is not None}
     if len(known) > 1:
-        guids = ", ".join(f"0x{guid}" for guid in sorted(known))
-        step = "cable the switches into one subnet, or describe two sites"
-        yield row("one subnet", "failed", "one subnet manager for all hosts", guids, step)
-    asked = next((seen for seen in facts.values() if seen.managers), None)
-    expected = "one master"
+        yield row("one subnet", "failed", ", ".join(f"0x{guid}" for guid in sorted(known)))
+    asked, more = next((seen for seen in facts.values() if seen.managers), None), ""
     if limits.master_priority is not None:
-        expected += f" of priority {limits.master_priority}, {limits.standbys} standing by"
+        more = f" of priority {limits.master_priority}, {limits.standbys} standing by"
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
-        yield row("one master", "error", expected, "; ".join(whys), _INSTALL)
+        yield row("one master unseen", "error", "; ".join(whys), more=more)
         return
     masters = [each for each in asked.managers if each.state == MASTER]
     standbys = [each for each in asked.managers if each.state == STANDBY]
@@ -258,11 +238,7 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if limits.standbys is not None:
         right = right and len(standbys) == limits.standbys
     actual = "; ".join(map(_show, asked.managers))
-    step = (
-        "stop the subnet manager outside the file, or correct sm_priority: at equal priority the "
-        "GUID decides"
-    )
-    yield row("one master", verdict_for(right), expected, actual, step)
+    yield row("one master", verdict_for(right), actual, more=more)
 
 
 def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
@@ -275,20 +251,17 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         whys = [seen.why_no_diagnosis for seen in facts.values() if seen.why_no_diagnosis]
         why = "; ".join(whys) or "no host was asked"
         absent = "not installed" in why
-        step = "install ibutils2, of DOCA-OFED, on the first worker"
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
-        yield row("ibdiagnet", verdict, "a check of every node and link", why, step)
+        yield row("ibdiagnet", verdict, why)
         return
     for stage in diagnosis.stages:
         if stage.name not in _MATTERS:
             continue
-        name, verdict = f"ibdiagnet {stage.name}", verdict_for(stage.errors == 0)
-        step = diagnosis.errors[0] if diagnosis.errors else "read ibdiagnet2.log of a run by hand"
-        yield row(name, verdict, "no errors", f"{stage.errors} errors", step)
+        good, step = verdict_for(stage.errors == 0), next(iter(diagnosis.errors), _BY_HAND)
+        actual = f"{stage.errors} errors"
+        yield row("stage of ibdiagnet", good, actual, stage=stage.name, step=step)
     if limits.adaptive_routing:
         on, total = diagnosis.adaptive_switches, diagnosis.switches
         verdict = "error" if on is None else verdict_for(on > 0 and on == total)
         actual = "not said" if on is None else f"on {on}"
-        step = "set routing_engine ar_updn or ar_ftree in the subnet manager"
-        expected = f"on, on all {total or 'switches'}"
-        yield row("adaptive routing", verdict, expected, actual, step)
+        yield row("adaptive routing", verdict, actual, switches=total or "switches")

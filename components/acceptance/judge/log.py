@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from components.acceptance.digest import digest_log
+from components.acceptance.digest import digest_log, parse_deepspeed_log, parse_training_log
 from components.acceptance.evidence import Probe
 from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
-from components.acceptance.judge.node import judge_node
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     PerftestLink,
@@ -27,6 +26,7 @@ from components.acceptance.judge.verdict import (
 )
 from components.acceptance.judge.workload_findings import (
     judge_images,
+    judge_node,
     judge_scan_busbw,
     judge_scan_completeness,
     judge_totals,
@@ -36,7 +36,6 @@ from components.acceptance.judge.workload_findings import (
 from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 from components.core.plain_text import counted
 
 Source = str | Iterable[str]
@@ -211,4 +210,5 @@ def _without_numbers(failures: Sequence[LogFailure], whole: Finding) -> LogVerdi
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
-    return LogVerdict.of((row("log", "error", wanted, problem.what),), "cannot be judged")
+    found = row("readable log", "error", problem.what, wanted=wanted)
+    return LogVerdict.of((found,), "cannot be judged")

@@ -91,9 +91,9 @@ def _judge_ranks(log: NcclLog, wanted: Members) -> Finding:
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
-    expected = f"{counted(wanted.ranks, 'rank')} on {counted(wanted.hosts, 'host')}"
     seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({', '.join(sorted(hosts))})"
-    return row("ranks", verdict_for(right), expected, seen, "look at the hostfile and the slots")
+    values = {"ranks": counted(wanted.ranks, "rank"), "hosts": counted(wanted.hosts, "host")}
+    return row("ranks", verdict_for(right), seen, **values)
 
 
 def _judge_rails(log: NcclLog, wanted: Members) -> Finding:
@@ -101,20 +101,17 @@ def _judge_rails(log: NcclLog, wanted: Members) -> Finding:
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
     actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
     verdict: Verdict = "error" if len(used) < wanted.hosts else "passed"
-    expected = f"{wanted.devices} {wanted.what} in the channels of every host"
-    where = ", ".join(lacking) or "all hosts"
-    step = f"a rail is missing on {where}: look at its link and its VF"
-    if wanted.what == "adapters":
-        step = f"an adapter carries nothing on {where}: look at its link"
     verdict = "failed" if lacking else verdict
-    return row("rails", verdict, expected, actual or "no network channel", step)
+    values = {"where": ", ".join(lacking) or "all hosts", "count": str(wanted.devices)}
+    return row(wanted.what, verdict, actual or "no network channel", what=wanted.what, **values)
 
 
 def judge_framework(log: NcclLog | ParseProblem | None, asked: NcclAsked) -> Iterator[Finding]:
     """Judge the transport that NCCL reports, in a log of any program."""
     if not isinstance(log, NcclLog):
         why = "the log lacks NCCL's lines; run with NCCL_DEBUG=INFO"
-        yield row("transport", "error", asked.transport or "a transport", "not shown", detail=why)
+        wanted = asked.transport or "a transport"
+        yield row("no transport", "error", "not shown", why, wanted=wanted)
         return
     yield nccl_findings.judge_transport(log, asked.transport)
     if asked.min_version:
@@ -129,7 +126,7 @@ def judge_framework(log: NcclLog | ParseProblem | None, asked: NcclAsked) -> Ite
         yield nccl_findings.judge_gdr(log)
     elif asked.gdr is not None:
         actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
-        yield row("gpudirect", "skipped", "not required", actual)
+        yield row("gpudirect not required", "skipped", actual)
 
 
 def _judge_all(log: NcclLog, asked: NcclAsked) -> Iterator[Finding]:
@@ -152,10 +149,8 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     if len(log.runs) > 1 and _ran_together(log.runs):
         count = sum(line.rank == 0 for run in log.runs for line in run.ranks)
         actual = f"{count} separate runs with a rank 0 each"
-        step = "take an nccl-tests built with MPI=1"
         why = "the binary was built without MPI, or the launcher is not its own"
-        found = row("completeness", "failed", "one run over all ranks", actual, step, why)
-        return [found.about(subject)]
+        return [row("one nccl run", "failed", actual, why).about(subject)]
     runs = name_runs(log.runs, subject)
     return [found.about(name) for name, run in runs for found in judge_run(run, asked)]
 
@@ -206,8 +201,7 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     """All findings about one collective that ran to its end."""
     probe = item.probe
     if log.other_runs:
-        step = "run acceptance again; look for a launcher that started twice"
-        return [row("completeness", "error", "one run", f"{len(log.runs)} runs in one log", step)]
+        return [row("one run in a log", "error", f"{len(log.runs)} runs in one log")]
     floor, origin = nccl_floor(limits, probe)
     members = members_of(limits, probe, frozenset(probe.workers))
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin, members=members)

@@ -231,8 +231,7 @@ def judge_completeness(log: NcclLog) -> Finding:
     verdict, actual, detail = completeness_of(log)
     if verdict == "passed" and is_alone(log):
         verdict, actual = "error", "a single rank, without traffic"
-    look = "take the log again, from start to end"
-    return row("completeness", verdict, "a whole log with a result", actual, look, detail)
+    return row("nccl completeness", verdict, actual, detail)
 
 
 def judge_correctness(log: NcclLog, *, must: bool = False) -> Finding:
@@ -256,7 +255,7 @@ def judge_correctness(log: NcclLog, *, must: bool = False) -> Finding:
     if must and verdict != "failed" and (gaps or not log.rows):
         verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
     step = "suspect memory, cable or NIC; run again" if verdict == "failed" else ""
-    return row("correctness", verdict, "0 wrong values", actual, step, detail)
+    return row("correctness", verdict, actual, detail, step=step)
 
 
 def judge_transport(log: NcclLog, expect: Expectation | None) -> Finding:
@@ -265,16 +264,14 @@ def judge_transport(log: NcclLog, expect: Expectation | None) -> Finding:
     if expect is None:
         why = proof if seen else "give --expect to judge it"
         actual = f"{', '.join(seen) or 'none shown'} (not proven)"
-        return row("transport", "skipped", "no particular transport", actual, detail=why)
+        return row("any transport", "skipped", actual, why)
     verdict, why = judge_way(log, expect)
-    actual = ", ".join(seen) or "not shown"
-    step = "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"
-    if expect == "nvlink":
-        step = "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
-    elif "Socket" in log.channels.net or "Socket" in log.networks:
-        step = "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
+    sockets = "Socket" in {*log.channels.net, *log.networks}
+    check = "transport over sockets" if sockets else "transport"
+    check = "transport over nvlink" if expect == "nvlink" else check
     reasons = dict.fromkeys(filter(None, (why, proof if seen else "")))
-    return row("transport", verdict, expect, actual, step, "; ".join(reasons))
+    actual = ", ".join(seen) or "not shown"
+    return row(check, verdict, actual, "; ".join(reasons), wanted=expect)
 
 
 def judge_warnings(log: NcclLog) -> Finding | None:
@@ -283,31 +280,25 @@ def judge_warnings(log: NcclLog) -> Finding | None:
     if not warnings:
         return None
     actual = f"{counted(len(warnings), 'unknown warning')}: {warnings[0]}"
-    more = "; ".join(warnings[1:4])
-    return row("warnings", "skipped", "warnings that are known", actual, detail=more)
+    return row("warnings", "skipped", actual, "; ".join(warnings[1:4]))
 
 
 def judge_gdr(log: NcclLog) -> Finding:
     """Do all network channels go straight to GPU memory?"""
     total, gdr = log.channels.net_total, log.channels.gdr
-    verdict: Verdict = "error" if not total else verdict_for(gdr == total)
-    step = "load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL" if total else ""
-    expected = "GDRDMA on all network channels"
-    return row("gpudirect", verdict, expected, f"{gdr} of {total} channels", step)
+    verdict: Verdict = verdict_for(gdr == total) if total else "error"
+    return row("gpudirect" if total else "gpudirect unseen", verdict, f"{gdr} of {total} channels")
 
 
 def judge_busbw(log: NcclLog, floor_gb_s: float, origin: str) -> Finding:
     """Is every large row at or above a floor in GB/s of 10^9 bytes, which comes from `origin`?"""
     rows, basis = judged_rows(log)
-    expected = f"busbw >= {floor_gb_s:.2f} GB/s"
     if not rows:
-        return row("bandwidth", "error", expected, "no row with a bandwidth", detail=origin)
+        return row("busbw unseen", "error", "no row with a bandwidth", origin, floor=floor_gb_s)
     worst, actual = _worst(rows)
-    verdict = verdict_for(worst >= floor_gb_s)
-    look = "compare ib_write_bw of each rail; look for a slow or lost rail"
-    if len({line.host for line in log.ranks}) == 1:
-        look = "look at `nvidia-smi` on that host: other programs, clocks, NVLinks"
-    return row("bandwidth", verdict, expected, actual, look, f"{basis}; floor: {origin}")
+    check = "busbw of one host" if len({line.host for line in log.ranks}) == 1 else "busbw"
+    verdict, why = verdict_for(worst >= floor_gb_s), f"{basis}; floor: {origin}"
+    return row(check, verdict, actual, why, floor=floor_gb_s)
 
 
 def _worst(rows: Sequence[NcclRow]) -> tuple[float, str]:
@@ -338,16 +329,13 @@ def judge_ceiling(log: NcclLog, rails_gb_s: float, hosts: int) -> Finding | None
         return None
     if not named and best <= rails_gb_s * _UNNAMED:
         return None
-    limit = f"busbw <= {rails_gb_s:.2f} GB/s, the line rate of the rails"
-    limit += f"; {most:.2f} with {named or 'a tree'}" if most > rails_gb_s else ""
-    shown, verdict = f"{best * _SLACK:.2f} GB/s", verdict_for(best <= most and not named)
+    more = f"; {most:.2f} with {named or 'a tree'}" if most > rails_gb_s else ""
+    check, verdict = "plausible bandwidth", "failed"
     why = "the bytes did not go over the planned rails alone, or the log is of another run"
-    step = "compare the devices in the log, and the rates of the rails in the file"
-    if verdict == "passed":
-        verdict = "error"
+    if best <= most and not named:
+        check, verdict = "bandwidth of a tree", "error"
         why = "a tree sends less over the rails than busbw says, so one may be missing"
-        step = "set acceptance.nccl_algo to RING and run acceptance again"
-    return row("plausible bandwidth", verdict, limit, shown, step, why)
+    return row(check, verdict, f"{best * _SLACK:.2f} GB/s", why, rails=rails_gb_s, more=more)
 
 
 def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
@@ -396,10 +384,9 @@ def judge_version(log: NcclLog, least: str) -> Finding:
             [*map(int, _RELEASE.findall(each))] for each in (least.partition("+")[0], *shown)
         )
         verdict = verdict_for(len(shown) == 1 and all(each >= oldest for each in releases))
-    actual, look = log.nccl_version or "not shown", "take an image with a newer NCCL"
     if len(shown) > 1:
-        actual, look = " and ".join(shown), "compare the images of the hosts"
-    return row("nccl version", verdict, f"NCCL {least} or newer", actual, look)
+        return row("nccl versions", verdict, " and ".join(shown), least=least)
+    return row("nccl version", verdict, log.nccl_version or "not shown", least=least)
 
 
 def judge_network(log: NcclLog) -> Finding:
@@ -409,8 +396,7 @@ def judge_network(log: NcclLog) -> Finding:
     if names:
         verdict = verdict_for(len(names) == 1 and way_of(names[0], log.providers) == "verbs")
     actual = ", ".join(f"{name} ({log.networks[name]})" for name in names) or "not shown"
-    look = "compare the plugins of the hosts (NCCL_NET, NCCL_NET_PLUGIN), and look at the HCAs"
-    return row("network", verdict, "network IB or IBext on every rank", actual, look)
+    return row("network", verdict, actual)
 
 
 def judge_topology(log: NcclLog, path: str) -> Finding:
@@ -419,8 +405,7 @@ def judge_topology(log: NcclLog, path: str) -> Finding:
     right = log.topology_files == (path,)
     if log.topology_unread:
         seen, right = f"{log.topology_unread[0]} could not be opened", False
-    look = "the file is not on the node, not mounted, or the variable does not reach all ranks"
-    return row("topology file", verdict_for(right), f"NCCL_TOPO_FILE {path}", seen, look)
+    return row("topology file", verdict_for(right), seen, path=path)
 
 
 def judge_hcas(log: NcclLog, count: int, wanted: Sequence[str] = ()) -> Finding:
@@ -435,10 +420,8 @@ def judge_hcas(log: NcclLog, count: int, wanted: Sequence[str] = ()) -> Finding:
     names = f" with {', '.join(wanted)}" if wanted else ""
     lists = {", ".join(hca.device for hca in host.hcas) for host in shown}
     good = f"{count} on each of {counted(len(log.hosts), 'host')}: " + " | ".join(sorted(lists))
-    expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
-    look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"
-    return row("hcas", verdict, expected, actual, look)
+    return row("hcas", verdict, actual, count=count, names=names)
 
 
 def judge_pace(log: NcclLog, warn_gb_s: float) -> Finding | None:
@@ -447,9 +430,7 @@ def judge_pace(log: NcclLog, warn_gb_s: float) -> Finding | None:
     worst, actual = _worst(rows) if rows else (warn_gb_s, "")
     if worst >= warn_gb_s:
         return None
-    expected = f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach"
-    look = "compare the adapters' rates, and run again when the fabric is idle"
-    return row("pace", "failed", expected, actual, look, basis)
+    return row("pace", "failed", actual, basis, warn=warn_gb_s)
 
 
 _SPIKE: Final = 1.5
@@ -477,12 +458,10 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
     if not odd and not named:
         return []
     worst = max(odd or halves, key=lambda half: half.slowest_us or 0)
-    expected = f"at most {_SPIKE:g} times the mean, and {_VARIES_PERCENT:g} % apart"
     actual = f"the longest iteration took {worst.slowest_us:g} us, the mean is {worst.time_us:g} us"
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
-    step = "run it with -I 1 -J FILE: only the JSON names the process"
-    step = "look at clocks, throttling and other work on that host" if named else step
-    return [row("stragglers", "failed", expected, actual, step, "; ".join(named))]
+    check, why = "named stragglers" if named else "stragglers", "; ".join(named)
+    return [row(check, "failed", actual, why, spike=_SPIKE, varies=_VARIES_PERCENT)]
 
 
 def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:

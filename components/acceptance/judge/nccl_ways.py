@@ -8,11 +8,12 @@ names of networks and devices, which of them are RDMA.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, cast
 
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import Hca, HostNetwork, NcclLog
+from components.acceptance.tables import read_table
 
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 Way = Literal["verbs", "socket", "other", "unknown"]
@@ -22,35 +23,10 @@ PCIE_LIMIT_GB_S: Final = 128.0
 _WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
 
 
-_NETWORKS: Final[tuple[tuple[re.Pattern[str], Way], ...]] = (
-    # NCCL's net_ib, nccl-rdma-sharp-plugins with reductions in switches, and Google's net_ib
-    (re.compile(r"IB(?:ext(?:_v\d+)?)?|COLLNET/SHARP|gIB"), "verbs"),
-    # NCCL's net_socket, google/nccl-fastsocket
-    (re.compile(r"Socket|FastSocket"), "socket"),
-    # Google's TCPX and TCPXO
-    (re.compile(r"GPUDirectTCPX\w*|FasTrak\w*"), "other"),
-)
-"""The transport of NCCL's networks, by their names in channel lines; `verbs` is InfiniBand or RoCE,
-and the list of devices shows which one. UCX and UCC choose themselves."""
+_TABLES: Final[Mapping[str, Mapping[str, str]]] = read_table(__file__, "ways")
+_NETWORKS: Final = {way: re.compile(text) for way, text in _TABLES["networks"].items()}
+_SPEAKS: Final = {what: re.compile(text) for what, text in _TABLES["speaks"].items()}
 _LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
-_PROVIDERS: Final[dict[str, Way]] = {
-    "efa": "other", "cxi": "other", "tcp": "socket", "sockets": "socket", "verbs": "unknown",
-}  # fmt: skip
-"""The transport of libfabric's providers; aws-ofi-nccl prints the selected one."""
-_SPEAKS: Final = tuple(
-    (re.compile(name), what)
-    for name, what in (
-        (r"(?:mlx[45]|bnxt_re|hns|roce|rxe|ionic|mana|ocrdma|vmw_pvrdma|xscale)\w*", "RoCE"),
-        (r"(?:siw|iw|cxgb\d_|i40iw|nes)\w*", "iWARP"),
-        (r"(?:efa_|rdmap)\w*", "EFA"),
-        (r"(?:hfi1_|opap|qib)\w*", "Omni-Path"),
-        (r"(?:usnic)\w*", "usNIC"),
-    )
-)
-"""The protocol of devices over Ethernet, or their kind if they are not InfiniBand: the kernel's
-drivers (drivers/infiniband/hw and sw) and rdma-core's kernel-boot/rdma_rename.c. NCCL prints
-`/RoCE` for every device whose link is Ethernet. Names of drivers that can speak iWARP (irdma, qedr,
-erdma), and names that an administrator chose, prove nothing."""
 
 
 def speaks(device: str) -> str:
@@ -59,7 +35,7 @@ def speaks(device: str) -> str:
     NCCL may have merged several: `mlx5_0+mlx5_1`.
     """
     found = {
-        next((what for name, what in _SPEAKS if name.fullmatch(part)), "")
+        next((what for what, name in _SPEAKS.items() if name.fullmatch(part)), "")
         for part in device.split("+")
     }
     return found.pop() if len(found) == 1 else ""
@@ -67,13 +43,10 @@ def speaks(device: str) -> str:
 
 def way_of(name: str, providers: Sequence[str]) -> Way:
     """The way over which a network of NCCL sends."""
-    for pattern, way in _NETWORKS:
-        if pattern.fullmatch(name):
-            return way
+    ways = {way for way, pattern in _NETWORKS.items() if pattern.fullmatch(name)}
     if _LIBFABRIC.fullmatch(name):
-        ways: set[Way] = {_PROVIDERS.get(provider, "unknown") for provider in providers}
-        return next(iter(ways)) if len(ways) == 1 else "unknown"
-    return "unknown"
+        ways = {_TABLES["providers"].get(provider, "unknown") for provider in providers}
+    return cast("Way", ways.pop()) if len(ways) == 1 else "unknown"
 
 
 def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:

@@ -149,18 +149,6 @@ def _of_messages(
     return Sent(round(part * least), round(part * most * extra * _FLAGS), is_certain=least == most)
 
 
-_STUCK_STEP: Final = (
-    "find who pauses that port without end, on the device behind it: "
-    "show priority-flow-control counters watchdog (EOS), show pfcwd stats (SONiC), "
-    "nv show interface PORT qos pfc-watchdog (Cumulus)"
-)
-_OTHER_STEP: Final = (
-    "find the other lossless priority and turn it off: mlnx_qos on the host, "
-    "show priority-flow-control (EOS), show pfc priority (SONiC), nv show interface PORT counters "
-    "qos pfc-stats (Cumulus)"
-)
-
-
 def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """One finding for each port whose watchdog fired in the class of RoCE during the probe.
 
@@ -172,9 +160,9 @@ def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         return []
     drop = "with the action drop, what waits there is lost"
     return [
-        row("pfc watchdog", "failed", f"traffic class {wanted} never stuck at {place}",
-            f"the watchdog fired {_times(count)}", _STUCK_STEP,
-            f"{place} was paused without end in traffic class {wanted}; {drop}")
+        row("pfc watchdog", "failed", f"the watchdog fired {_times(count)}",
+            f"{place} was paused without end in traffic class {wanted}; {drop}",
+            number=wanted, place=place)
         for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items()
     ]  # fmt: skip
 
@@ -184,9 +172,9 @@ def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if limits.priority is None:
         return []
     return [
-        row("pauses of another class", "failed", f"pauses in priority {limits.priority} alone",
-            f"{count} in priority {number} at {place}", _OTHER_STEP,
-            f"another class pauses at {place}, and holds up what shares the port")
+        row("pauses of another class", "failed", f"{count} in priority {number} at {place}",
+            f"another class pauses at {place}, and holds up what shares the port",
+            number=limits.priority)
         for number in range(8) if number != limits.priority
         for place, count in _places(item, partial(_paused, number)).items()
     ]  # fmt: skip
@@ -243,13 +231,6 @@ _LOSSES: Final = (
     ("ecn_marked", "packet marked", "marks_per_tb"),
 )
 """Field of `Hop`, its words, and its limit."""
-_CLASS: Final = "traffic class"
-_COUNTERS: Final = ": counters of every hop"
-_LOSS_STEP: Final = "look for congestion, a wrong class, or a bad cable at that port"
-_ERROR_STEP: Final = (
-    "clean or replace the cable and its transceivers, then the NIC or switch port; the limit is "
-    "acceptance.limits.errors_per_port"
-)
 
 
 def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
@@ -257,13 +238,13 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if limits.priority is None:
         return []
     if not item.hops:
-        return [_unproven("all rails", "no counter was read")]
+        return [_unread("all rails", "no counter was read")]
     hops = sorted(item.hops, key=lambda hop: (hop.rail, hop.direction))
     seen = {hop.rail for hop in hops}
     return [
         _judge_direction(item, f"{rail}, {direction}", list(group), limits)
         for (rail, direction), group in groupby(hops, key=lambda hop: (hop.rail, hop.direction))
-    ] + [_unproven(rail, "no counter was read") for rail in item.probe.rails if rail not in seen]
+    ] + [_unread(rail, "no counter was read") for rail in item.probe.rails if rail not in seen]
 
 
 def judge_losses(
@@ -274,7 +255,7 @@ def judge_losses(
     unknown = {hop.place: hop.detail for hop in nics if hop.detail}
     return [
         *(each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails),
-        *(_unproven(place, why, "losses", why) for place, why in unknown.items()),
+        *(row("losses", "error", why, why, where=place) for place, why in unknown.items()),
     ]
 
 
@@ -304,12 +285,11 @@ def _lost(
                 fails, quiet = fails and is_pair, losses.per_port if is_pair else allowed
             if count > quiet:
                 most = f"{what}: at most {allowed:.0f} in {show_size(moved)}"
-                expected, seen = most if fails else f"no {what}", f"{count} at {where}"
-                yield row(name, "failed", expected, seen, _LOSS_STEP), fails
+                wanted, seen = most if fails else f"no {what}", f"{count} at {where}"
+                yield row("lost packets", "failed", seen, name=name, wanted=wanted), fails
         for name, count in hop.errors.items():
             fails = losses.errors_per_port is not None and count > losses.errors_per_port
-            seen = f"{count} at {where}"
-            yield row(name, "failed", f"no {name}", seen, _ERROR_STEP), fails
+            yield row("port errors", "failed", f"{count} at {where}", name=name), fails
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
@@ -319,7 +299,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     if len(dark) == len(hops):
         # This is unproven, and a login would not help.
         places = " -> ".join(hop.place for hop in dark)
-        return row(_CLASS, "skipped", f"{where}{_COUNTERS}", DARK, detail=places)
+        return row("dark hops", "skipped", DARK, places, where=where)
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
@@ -340,16 +320,16 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         what = f"{blind[0].place} {blind[0].status.replace('_', ' ')}"
         why = f"{what}: {blind[0].detail}".rstrip(": ")
     if why:
-        return _unproven(where, why)
+        return _unread(where, why)
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
     classes = f"priority {limits.priority}"
     if limits.traffic_class not in (None, limits.priority):
         classes += f", traffic class {limits.traffic_class}"
-    expected = f"{where}: {classes} at {counted(len(proven), 'hop')}"
     actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
     places = " -> ".join(hop.place for hop in hops)
-    return row(_CLASS, "passed", expected, actual, detail=places)
+    values = {"where": where, "classes": classes, "hops": counted(len(proven), "hop")}
+    return row("traffic class", "passed", actual, places, **values)
 
 
 def _together(hops: list[Hop]) -> Hop:
@@ -390,8 +370,8 @@ def _wrong_class(where: str, hop: Hop, limits: Limits) -> Finding | None:
         size, in_class = others[top], f"in {name} {top}"
     actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
     why = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
-    wanted_there = f"{where}: {expected} at {hop.place}"
-    return row(_CLASS, "failed", wanted_there, actual, _class_step(hop), why)
+    values = {"where": where, "wanted": expected, "place": hop.place, "step": _class_step(hop)}
+    return row("wrong class", "failed", actual, why, **values)
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
@@ -407,21 +387,19 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     verdict = judge_amount(replace(sent, most=most), hop.total_bytes, mtu_bytes)
     if verdict == "passed":
         return None
+    check = "bytes at a hop"
     detail = "more than the probe can have sent: this cannot be judged because of other traffic"
-    step = "run acceptance again while nothing else uses the rail"
     if hop.total_bytes < max(sent.least, 1):
+        check = "too few bytes at a hop"
         detail = "less than the probe can have sent: nothing is proven there"
-        step = "the cable plan is wrong, or the probe used another interface"
     if verdict == "failed":
         detail = f"the probe's bytes did not pass {hop.place}"
-    expected = f"{where}: {sent.text} through {hop.place}"
-    actual = f"{show_size(hop.total_bytes)} seen there"
-    return row(_CLASS, verdict, expected, actual, step, detail)
+    values = {"where": where, "sent": sent.text, "place": hop.place}
+    return row(check, verdict, f"{show_size(hop.total_bytes)} seen there", detail, **values)
 
 
-def _unproven(where: str, why: str, check: str = _CLASS, actual: str = "not observed") -> Finding:
-    step = "make every device of the path reachable and run acceptance again"
-    return row(check, "error", f"{where}{_COUNTERS}", actual, step, why)
+def _unread(where: str, why: str) -> Finding:
+    return row("unread hops", "error", "not observed", why, where=where)
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:

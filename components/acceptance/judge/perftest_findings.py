@@ -41,21 +41,18 @@ def judge_perftest_completeness(log: PerftestLog) -> Finding:
     """Is there a whole table with readable rows, and with every size between its ends?"""
     still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
     verdict, detail = "error", ""
-    step = "take the log of the client again"
-    if log.clock_unknown:
-        step = "run it again while the sending host is idle"
+    check = "perftest without a clock" if log.clock_unknown else "perftest completeness"
     if log.clock_unknown and (still or log.bad_rows):
         actual = "no rate: perftest could not measure the processor's clock"
     elif log.bad_rows:
         actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
     elif not (actual := _problem(log)) and still:
         verdict, actual = "failed", "a row in which no message arrived"
-        step = "take the log of the client again"
+        check = "perftest completeness"
     elif not actual:
         verdict, detail = "passed", "; ".join(log.notes)
         actual = counted(len(log.rows) or len(log.latency), "row")
-    expected = "a whole table with a result"
-    return row("completeness", verdict, expected, actual, step, detail)
+    return row(check, verdict, actual, detail)
 
 
 def _problem(log: PerftestLog) -> str:
@@ -80,7 +77,7 @@ def _problem(log: PerftestLog) -> str:
 def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
     """Require each end's own GID over Ethernet; on a planned rail, one of the rail's addresses."""
     if log.link_type != "Ethernet" or not log.gids:
-        return row("gid", "skipped", "a GID", "not shown")
+        return row("gid unseen", "skipped", "not shown")
     verdict, actual, step = "failed", log.gids[0], ""
     foreign = next(_foreign_gids(log.gids, rail), "")
     if any(not gid.strip("0:") for gid in log.gids):
@@ -96,7 +93,7 @@ def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
     else:
         verdict = "passed"
     of = f" of {rail.name}" if rail and rail.networks else ""
-    return row("gid", verdict, f"a GID{of} at both ends", actual, step)
+    return row("gid", verdict, actual, of=of, step=step)
 
 
 def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
@@ -119,18 +116,15 @@ def _judge_setup(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     rail = asked.rail
     bond = rail and "bond" in log.device and log.device not in rail.devices
     if rail and log.device and (bond or rail.devices):
-        expected = f"a device of {rail.name}: {', '.join(rail.devices) or 'one port'}"
-        step = f"compare `rdma link` of that host with the rail {rail.name} of the file"
-        actual = log.device
-        if bond:
-            actual, step = f"{actual}, a bond of ports", "take the rail's port out of the bond"
-        right = log.device in rail.devices
-        yield row("device", verdict_for(right), expected, actual, step)
+        actual = f"{log.device}, a bond of ports" if bond else log.device
+        verdict = verdict_for(log.device in rail.devices)
+        values = {"rail": rail.name, "devices": ", ".join(rail.devices) or "one port"}
+        yield row("bond" if bond else "device", verdict, actual, **values)
     if asked.mtu_bytes is not None:
-        seen, step = log.mtu_bytes, "look at the MTU of VF, PF and switch port"
+        seen = log.mtu_bytes
         verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
         actual = "not shown" if seen is None else str(seen)
-        yield row("mtu", verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
+        yield row("mtu", verdict, actual, mtu=asked.mtu_bytes)
 
 
 def judge_link(log: PerftestLog, expect: PerftestLink) -> Finding:
@@ -149,8 +143,7 @@ def judge_link(log: PerftestLog, expect: PerftestLink) -> Finding:
         verdict, actual, detail = "error", "not shown", ""
     elif no_rdma or seen != wanted:
         verdict, actual, detail = "failed", no_rdma or seen, what
-    step = "look at the lines above the table"
-    return row("transport", verdict, f"link type {wanted}", actual, step, detail)
+    return row("link", verdict, actual, detail, wanted=wanted)
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str]:
@@ -172,19 +165,18 @@ def judge_average(log: PerftestLog, floor_gbit_s: float, origin: str) -> Finding
     names the test, the number may be the sum of both directions, and half of it must reach the
     floor.
     """
-    expected, largest = f"average >= {floor_gbit_s:.2f} Gb/s", log.largest
+    largest, why = log.largest, f"floor: {origin}"
     if largest is None:
-        why = f"floor: {origin}"
-        return row("bandwidth", "error", expected, "no row with a bandwidth", detail=why)
+        return row("average unseen", "error", "no row with a bandwidth", why, floor=floor_gbit_s)
     average = largest.average_gbit_s / (2 if log.bidirectional else 1)
     each = " each way" if log.bidirectional else ""
-    verdict = verdict_for(average >= floor_gbit_s)
-    step = "look at the RDMA MTU, the PCIe width and the link speed"
+    check, verdict = "average", verdict_for(average >= floor_gbit_s)
     if not (log.test or log.call) and average / 2 < floor_gbit_s <= average:
-        verdict, each, step = "error", " one way or both together", "take the log from its title on"
+        check, verdict = "average of a test without a name", "error"
+        each = " one way or both together"
     mtu = f", MTU {log.mtu_bytes}" if log.mtu_bytes else ""
     actual = f"{average:.2f} Gb/s{each} at {largest.size_bytes} B{mtu}"
-    return row("bandwidth", verdict, expected, actual, step, f"floor: {origin}")
+    return row(check, verdict, actual, why, floor=floor_gbit_s)
 
 
 def _judge_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
@@ -194,15 +186,11 @@ def _judge_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
     if rail and rate and most > rate:  # the data took another way
-        expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
-        step = "look which device and port the test used, and at the speed of the rail in the file"
-        yield row("line rate", "failed", expected, f"{most:.2f} Gb/s", step)
+        yield row("line rate", "failed", f"{most:.2f} Gb/s", rate=rate, rail=rail.name)
     if ports := log.largest.ports_gbit_s if log.largest else ():
         shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
         right = min(ports) >= SLOW_SIBLING * max(ports) > 0
-        expected = f"no port below {SLOW_SIBLING:g} of the other"
-        step = "look at the cable and the switch port of the slower one"
-        yield row("ports", verdict_for(right), expected, shown, step)
+        yield row("ports", verdict_for(right), shown, share=SLOW_SIBLING)
 
 
 def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
@@ -211,8 +199,7 @@ def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
         times = [each.typical_us for each in log.latency if each.size_bytes == least]
         actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
         verdict = verdict_for(max(times) <= asked.most_us) if times else "error"
-        step = "compare with a pair on one leaf; look at CPU power states and at pauses"
-        yield row("latency", verdict, f"typical <= {asked.most_us:g} us", actual, step)
+        yield row("latency", verdict, actual, most=asked.most_us)
     if not asked.most_tail_us:
         return
     # All sizes that fit one packet count: a retransmission or a pause can hit each of them.
@@ -220,13 +207,12 @@ def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     small = [each for each in log.latency if each.size_bytes <= packet] or [*log.latency[:1]]
     tails = [(each.tail_us, each) for each in small if each.tail_us is not None]
     verdict, actual = "error", "no percentile" if small else "no row with a latency"
-    step = "run ib_write_lat without -D, which prints no percentiles"
+    check = "latency tail unseen"
     if small and len(tails) == len(small):
         tail, worst = max(tails, key=lambda each: each[0])
-        verdict = verdict_for(tail <= asked.most_tail_us)
+        check, verdict = "latency tail", verdict_for(tail <= asked.most_tail_us)
         actual = f"{tail:.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
-        step = "look for retransmissions, pauses and marks at both cards and their switch ports"
-    yield row("latency tail", verdict, f"99.9 % <= {asked.most_tail_us:g} us", actual, step)
+    yield row(check, verdict, actual, most=asked.most_tail_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from components.acceptance.evidence import (
 from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.node import judge_node
 from components.acceptance.judge.path import (
     DARK,
     claimed_s,
@@ -62,6 +61,7 @@ from components.acceptance.judge.verdict import (
 from components.acceptance.judge.workload_findings import (
     judge_image,
     judge_mpi,
+    judge_node,
     judge_scan,
     judge_training,
 )
@@ -71,11 +71,6 @@ from components.acceptance.probes.suites import is_telling
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""
-_CHECK: Final = "adapter counters"
-_STEP: Final = (
-    "check the hash fields of the switch (only the UDP source port tells RoCE's connections "
-    "apart), and the routes of the switch at the other end"
-)
 
 
 def warn_spread(item: ProbeEvidence) -> list[Finding]:
@@ -92,13 +87,13 @@ def warn_spread(item: ProbeEvidence) -> list[Finding]:
         seen = all(hop.status == "observed" and hop.total_bytes is not None for hop in hops)
         if item.outcome != "completed" or not seen or not is_telling(flows, len(hops)):
             continue
-        total, where = sum(hop.total_bytes or 0 for hop in hops), f"{rail}, {direction}"
-        expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
+        total = sum(hop.total_bytes or 0 for hop in hops)
+        values = {"where": f"{rail}, {direction}", "flows": flows, "links": len(hops)}
         least = total / len(hops) * _IDLE_SPREAD_SHARE
         for hop in (hop for hop in hops if (hop.total_bytes or 0) < least):
             actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
             why = f"{hop.place} carried none of {flows} connections, though its session is up"
-            found.append(row("spread", "failed", expected, actual, _STEP, why))
+            found.append(row("spread", "failed", actual, why, **values))
     return found
 
 
@@ -127,17 +122,18 @@ def judge_causes(
         why = f"it may be why these did not pass: {names}" if names else ""
         verdict = overall_verdict(wrong) if wrong else "failed"
         if isinstance(seen, RoutingSeen):
-            check, expected = "routing", f"{seen.where}: BGP with every neighbour of the file"
-            actual, why = seen.what, why or "the probes took other links"
+            why = why or "the probes took other links"
+            cause = row("routing", verdict, seen.what, why, where=seen.where, fix=seen.fix)
         else:
-            check, expected = "beside", f"{seen.setting} {seen.harmless}"
             actual = f"{seen.actual}; outside the plan, and it breaks {seen.breaks}"
             why = f"as the update found it before it began{'; ' if why else ''}{why}"
-        cause = row(check, verdict, expected, actual, seen.fix, why)
+            wanted = f"{seen.setting} {seen.harmless}"
+            cause = row("beside", verdict, actual, why, wanted=wanted, fix=seen.fix)
         found[not wrong].append(cause.about(seen.device))
     return found
 
 
+_UNSEEN: Final = "not observed"
 _IDLE_SHARE = 0.5
 """Some channels left out an adapter with less than half of its even share."""
 
@@ -150,7 +146,8 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
-        return [_unproven("every worker", "no counter was read")]
+        why = "no counter was read"
+        return [row("unread adapters", "error", _UNSEEN, why, where="every worker")]
     if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
         limits = limits.model_copy(update={"hcas": 1})
         both = has_two_directions(item.probe)
@@ -164,26 +161,20 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     wanted = sent_bytes(item, back=sends_back(item.probe, where))
     if all(hop.status == "no_login" for hop in hops):
-        return row(_CHECK, "skipped", f"{where}: counters of its adapters", DARK)
+        return row("dark adapters", "skipped", DARK, where=where)
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
-        return _unproven(where, f"{blind.device}: {blind.detail or 'not observed'}")
+        why = f"{blind.device}: {blind.detail or _UNSEEN}"
+        return row("unread adapters", "error", _UNSEEN, why, where=where)
     total = sum(hop.total_bytes or 0 for hop in hops)
     share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
     busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
     verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
     lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
-    expected = f"{where}: {wanted.text} through {limits.hcas} adapters"
     actual = f"{show_size(total)} through {len(busy)}"
-    step = "look at NCCL's list of adapters, and at ibstat on that worker"
     why = f"adapters without their share: {lazy}" if lazy and verdict != "passed" else ""
-    return row(_CHECK, verdict, expected, actual, step, why)
-
-
-def _unproven(where: str, why: str) -> Finding:
-    expected = f"{where}: counters of its adapters"
-    step = "make every worker reachable and run acceptance again"
-    return row(_CHECK, "error", expected, "not observed", step, why)
+    values = {"where": where, "sent": wanted.text, "count": str(limits.hcas)}
+    return row("adapter counters", verdict, actual, why, **values)
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -260,10 +251,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
-    step = "mend the way to the device; paths through it are not proven"
     findings += slow + [
-        row("reachable", "error", f"an answer from {it.address}", it.detail, step).about(it.device)
-        for it in evidence.unreachable
+        row("reachable", "error", each.detail, address=each.address).about(each.device)
+        for each in evidence.unreachable
     ]
     causes, harmless = judge_causes(evidence, findings)
     findings += causes
@@ -292,21 +282,16 @@ def _judge_nodes(
     evidence: Evidence, allocatable: Mapping[str, Mapping[str, int]]
 ) -> Iterator[Finding]:
     # RDMA pins its buffers: a pod with a limit fails at the first large registration.
-    step = (
-        "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
-        " up, or restart it; of another cluster ask its owner"
-    )
     for node, limit in sorted(evidence.memlock.items()):
         verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
-        yield row("memlock", verdict, "ulimit -l unlimited in a pod", limit, step).about(node)
+        yield row("memlock", verdict, limit).about(node)
     # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
-    step = "look at the device plugin's pod on that node: does it find card and driver?"
     for node, wanted in sorted(allocatable.items()):
         offered = evidence.allocatable.get(node)
         seen = {name: (offered or {}).get(name, 0) for name in wanted}
         verdict = "error" if offered is None else verdict_for(seen == {**wanted})
         actual = "not read" if offered is None else _amounts(seen)
-        yield row("allocatable", verdict, _amounts(wanted), actual, step).about(node)
+        yield row("allocatable", verdict, actual, wanted=_amounts(wanted)).about(node)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -333,8 +318,7 @@ def _findings_of(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
-        wanted, step = f"a log of {item.probe.kind}", "read the pod's events and log"
-        return [row("run", "error", wanted, problem, step)]
+        return [row("no log", "error", problem, kind=item.probe.kind)]
     found = [ran, *_judge_duration(item), *(name_paused(each, item, limits) for each in found)]
     if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
         judge_way = judge_fabric if limits.transport == "ib" else judge_path
@@ -347,19 +331,19 @@ _NO_WAY: Final = frozenset({"no_route", "control_connection"})
 
 
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
-    one, other = item.probe.rails
-    expected = f"no connection from {one} to {other}"
-    if ran.verdict == "passed":
-        return row("separation", "failed", expected, "the test ran", _SEPARATE)
+    (one, other), step, why = item.probe.rails, _SEPARATE, ""
     said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
     kinds = {failure.kind for failures in said for failure in failures}
-    if "rejected" in kinds:
-        actual = "a host there answered, and rejected the connection"
-        return row("separation", "failed", expected, actual, _SEPARATE)
-    # A missing address or route proves the separation; other faults of the client do not.
-    verdict = "passed" if kinds & _NO_WAY and kinds <= NOT_READY else "error"
-    actual, why = ("refused", "") if verdict == "passed" else (ran.actual, ran.detail)
-    return row("separation", verdict, expected, actual, ran.next_step, why)
+    if ran.verdict == "passed":
+        verdict, actual = "failed", "the test ran"
+    elif "rejected" in kinds:
+        verdict, actual = "failed", "a host there answered, and rejected the connection"
+    elif kinds & _NO_WAY and kinds <= NOT_READY:
+        # A missing address or route proves the separation; other faults of the client do not.
+        verdict, actual = "passed", "refused"
+    else:
+        verdict, actual, step, why = "error", ran.actual, ran.next_step, ran.detail
+    return row("separation", verdict, actual, why, one=one, other=other, step=step)
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
@@ -367,10 +351,7 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
     claimed = claimed_s(item)
     if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
         return []
-    expected = f"a log of the {item.duration_s:.1f} s that the job ran"
-    actual = f"its rows took {claimed:.1f} s"
-    step = "the program prints a kept log: check the program with that name in the image"
-    return [row("duration", "failed", expected, actual, step)]
+    return [row("duration", "failed", f"its rows took {claimed:.1f} s", seconds=item.duration_s)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
@@ -393,9 +374,8 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
-    expected = "a run to its end"
     if item.outcome == "skipped":
-        return row("run", "skipped", expected, item.detail)
+        return row("skipped run", "skipped", item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
     failure = find_failure([failure for log in logs for failure in log.failures])
@@ -403,13 +383,12 @@ def _judge_run(item: ProbeEvidence) -> Finding:
         return failure
     if item.outcome == "completed" and item.exit_code in (0, None):
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
-        return row("run", "passed", expected, took)
+        return row("run", "passed", took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
     verdict = "error" if item.outcome == "not_run" else "failed"
-    step = "read the events of its pods: is a resource or an image missing?"
     why = item.detail or (f"last line: {last}" if last else "it printed nothing")
-    return row("run", verdict, expected, item.outcome.replace("_", " ") + code, step, why)
+    return row("run", verdict, item.outcome.replace("_", " ") + code, why)
 
 
 ROCE_OVERHEAD_BYTES = 82
@@ -432,9 +411,7 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
         _, verb, what = tool.split("_")
         kind = "BW" if what == "bw" else "Latency"
         if not (verb.capitalize() in run.test and kind in run.test):
-            step = "the tests run one after the other, and the first failure ends them"
-            actual, step = run.test or "no output of it", f"read the log: {step}"
-            rows.append(row("tool", "error", f"a run of {tool}", actual, step))
+            rows.append(row("tool", "error", run.test or "no output of it", tool=tool))
         found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
     return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 from components.acceptance.evidence import Evidence, Limits
 from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
+from components.acceptance.tables import read_table
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
@@ -50,20 +51,23 @@ class Finding(Seen):
         return self.model_copy(update={"detail": cut_text(detail)})
 
 
-def row(
-    check: str, verdict: Verdict, expected: str, actual: str, step: str = "", detail: str = ""
-) -> Finding:
-    """Make a finding; a passed one omits the next step. A report shows the detail below it."""
-    step = "" if verdict == "passed" else step
+def row(check: str, verdict: Verdict, actual: str, detail: str = "", **values: object) -> Finding:
+    """Make a finding with the texts of a check in checks.yaml; a passed one omits the next step.
+
+    `values` fill the braces of these texts. A report shows the detail below the finding.
+    """
+    texts: Mapping[str, str] = read_table(__file__, "checks")[check]
+    step = "" if verdict == "passed" else texts.get("step", "")
     return Finding(
-        check=check, verdict=verdict, expected=expected, actual=actual, detail=detail,
-        next_step=step,
+        check=texts.get("check", check).format(**values), verdict=verdict, actual=actual,
+        expected=texts["expected"].format(**values), detail=detail,
+        next_step=step.format(**values),
     )  # fmt: skip
 
 
-def row_of(check: str, wrong: Sequence[str], expected: str, good: str, step: str) -> Finding:
+def row_of(check: str, wrong: Sequence[str], good: str, **values: object) -> Finding:
     """One finding that lists every fault; without a fault it passes and shows `good`."""
-    return row(check, verdict_for(not wrong), expected, "; ".join(wrong) or good, step)
+    return row(check, verdict_for(not wrong), "; ".join(wrong) or good, "", **values)
 
 
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
@@ -99,8 +103,8 @@ def find_failure(failures: Sequence[LogFailure]) -> Finding | None:
     named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
     place = ", ".join(f"{word} {name}" for word, name in named if name)
     why = "; ".join(filter(None, (place, f"the first cause among {len(failures)} failure lines")))
-    step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
-    return row("run", "failed", "a run without errors", actual, step, why)
+    actual = f"{cause.kind}: {cause.line}"
+    return row("run with a failure", "failed", actual, why, meaning=cause.meaning)
 
 
 _Run = TypeVar("_Run")
@@ -118,7 +122,6 @@ def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) ->
     ran = [item.probe for item in evidence.probes if item.probe.kind == "nccl"]
     for group in limits.groups:
         hosts, rails = ", ".join(group.hosts), ", ".join(group.rails) or "no rail"
-        what = f"a collective over {hosts} ({group.gpus} GPUs each; {rails})"
         # Only collectives over all of its hosts prove a kind.
         probes = [probe.name for probe in ran if probe.nodes == group.hosts]
         why = group.unproven or ("" if probes else "no collective was planned")
@@ -128,9 +131,10 @@ def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) ->
             verdict = overall_verdict(each for each in findings if each.subject in probes)
             state = "proven" if verdict == "passed" else "not proven"
             actual = f"{hosts}: {state} by {', '.join(probes)}"
-        step = "" if why else step
-        found.append(row(GROUP, verdict, what, actual, step).about(group.name))
+        values = {"hosts": hosts, "gpus": str(group.gpus), "rails": rails}
+        own = row(GROUP, verdict, actual, **values, step="" if why else step)
+        found.append(own.about(group.name))
     return found + [
-        row(UNPROVEN, "skipped", it.what, f"not proven: {it.what}: {it.why}").about(it.subject)
+        row(UNPROVEN, "skipped", f"not proven: {it.what}: {it.why}", what=it.what).about(it.subject)
         for it in limits.unproven
     ]

@@ -1,17 +1,29 @@
-"""Findings about logs of frameworks and of mpirun, and about the images of jobs."""
+"""Findings about a node's GPUs, about logs of frameworks and of mpirun, and about jobs' images.
+
+A finding about GPUs judges their state before, during and after a load; it names the GPU by index
+and bus ID, and says what to do with it. If the driver or the image hides a value, its row never
+passes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from components.acceptance.evidence import Limits, Probe, ProbeEvidence
-from components.acceptance.judge.nccl import asked_of, judge_framework
+from components.acceptance.evidence import Limits, Probe, ProbeEvidence, diff_counters
+from components.acceptance.judge.nccl import asked_of, judge_framework, judge_load
 from components.acceptance.judge.nccl_findings import LARGE_BYTES, show_bytes
-from components.acceptance.judge.verdict import Finding, Verdict, row, row_of, verdict_for
+from components.acceptance.judge.verdict import (
+    SLOW_SIBLING,
+    Finding,
+    Verdict,
+    row,
+    row_of,
+    verdict_for,
+)
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     DeepSpeedRow,
@@ -19,6 +31,7 @@ from components.acceptance.logs.log_model import (
     MpiLog,
     TrainingLog,
 )
+from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
 from components.catalogue.operator_versions import parse_numbers
 from components.core.plain_text import counted
 from components.jobs.templates import SSHD
@@ -42,9 +55,8 @@ def judge_totals(log: TrainingLog, ranks: int | None = None) -> Finding:
         verdict, detail = "failed", "every rank prints the sum of all, and they differ"
     elif ranks is not None and took_part != ranks:
         verdict, actual = "failed", f"{counted(took_part or 0, 'rank')} took part"
-    expected = f"a total of each of {counted(ranks, 'rank')}" if ranks else "a total at the end"
-    step = "look at the end of the log, and at the hostfile"
-    return row("completeness", verdict, expected, actual, step, detail)
+    whole = f"a total of each of {counted(ranks, 'rank')}" if ranks else "a total at the end"
+    return row("totals", verdict, actual, detail, wanted=whole)
 
 
 def judge_images(log: TrainingLog, floor: float, origin: str) -> Finding:
@@ -53,10 +65,8 @@ def judge_images(log: TrainingLog, floor: float, origin: str) -> Finding:
     middle = median(totals) if totals else 0.0
     verdict: Verdict = verdict_for(middle >= floor) if totals else "error"
     actual = f"{middle:.2f} images/s" if totals else "no total"
-    step = "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks"
     parts = (f"median of {counted(len(totals), 'total')}; floor: {origin}", odd_steps(log))
-    why = "; ".join(filter(None, parts))
-    return row("throughput", verdict, f"images/s >= {floor:g}", actual, step, why)
+    return row("throughput", verdict, actual, "; ".join(filter(None, parts)), floor=floor)
 
 
 def odd_steps(log: TrainingLog) -> str:
@@ -81,9 +91,8 @@ def judge_scan_completeness(log: DeepSpeedLog, sizes: int | None = None) -> Find
         verdict, actual = "failed", f"out of GPU memory after {actual}"
     elif sizes is not None and count != sizes:
         verdict = "error" if count < sizes else "failed"
-    expected = counted(sizes, "size") if sizes else "a table with a result"
-    step = "take the log again, or lower --maxsize"
-    return row("completeness", verdict, expected, actual, step, detail)
+    whole = counted(sizes, "size") if sizes else "a table with a result"
+    return row("scan completeness", verdict, actual, detail, wanted=whole)
 
 
 def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
@@ -93,15 +102,13 @@ def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
 
 def judge_scan_busbw(log: DeepSpeedLog, floor: float, origin: str) -> Finding:
     """Is the largest message at or above a floor, in Gb/s?"""
-    expected = f"busbw >= {floor:g} Gb/s"
     if not log.rows:
-        return row("bandwidth", "error", expected, "no row")
+        return row("scan busbw unseen", "error", "no row", floor=floor)
     slowest = slowest_of_largest(log.rows)
     passed = slowest.busbw_gbit_s >= floor
     small = "" if slowest.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
     actual = f"{slowest.busbw_gbit_s:.2f} Gb/s at {show_bytes(slowest.size_bytes)}"
-    step = "compare with nccl-tests over the same workers"
-    return row("bandwidth", verdict_for(passed), expected, actual, step, f"{small}floor: {origin}")
+    return row("scan busbw", verdict_for(passed), actual, f"{small}floor: {origin}", floor=floor)
 
 
 _FROM_FILE = "acceptance in the site's file"
@@ -109,15 +116,12 @@ _FROM_FILE = "acceptance in the site's file"
 
 def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[Finding]:
     """All findings about a scan that ran to its end."""
-    ranks, workers = item.probe.ranks, len(item.probe.nodes)
-    found, resolve = len(set(log.resolved)), f"{workers} names of the hostfile resolve"
+    ranks, workers, found = item.probe.ranks, len(item.probe.nodes), len(set(log.resolved))
     named, seen = f"{found}: {', '.join(log.resolved) or 'none'}", f"{log.devices} devices"
-    dns = "look at the job's headless Service and at CoreDNS"
-    slots = "look at the hostfile and the slots"
     return [
         judge_scan_completeness(log, limits.scan_sizes or None),
-        row("dns", verdict_for(found == workers), resolve, named, dns),
-        row("ranks", verdict_for(log.devices == ranks), f"{ranks} devices", seen, slots),
+        row("dns", verdict_for(found == workers), named, count=workers),
+        row("devices", verdict_for(log.devices == ranks), seen, count=ranks),
         *judge_framework(item.nccl, asked_of(limits)),
         judge_scan_busbw(log, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
     ]
@@ -136,8 +140,7 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     """Did nvidia-smi list every GPU of every host, or did every host answer exactly once?"""
     gpus, hosts = item.probe.ranks, item.probe.nodes
     if item.probe.kind == "mpi_gpus":
-        right, step = log.gpus == gpus, "look at nvidia-smi on each host, then in its container"
-        return [row("gpus", verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)]
+        return [row("listed gpus", verdict_for(log.gpus == gpus), f"{log.gpus} GPUs", count=gpus)]
     seen = Counter(host.partition(".")[0] for host in log.hosts)
     wrong = {
         "did not answer": [host for host in hosts if not seen[host]],
@@ -145,9 +148,7 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
         "is not in the plan": sorted({*seen} - {*hosts}),
     }
     parts = [f"{', '.join(names)} {what}" for what, names in wrong.items() if names]
-    expected = f"one answer from each of {', '.join(hosts)}"
-    step = "look at the keys and at known_hosts of the containers"
-    return [row_of("hosts", parts, expected, f"all {len(hosts)} answered once", step)]
+    return [row_of("hosts", parts, f"all {len(hosts)} answered once", hosts=", ".join(hosts))]
 
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
@@ -176,15 +177,15 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     if lacks:
         verdict = "failed" if log.complete else "error"
         return [
-            row("image", verdict, expected, f"the image {image} {actual}", step)
-            for expected, actual, step in lacks
+            row("image", verdict, f"the image {image} {actual}", wanted=wanted, step=step)
+            for wanted, actual, step in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
     releases = dict.fromkeys(f"NCCL {release}" for release in log.nccl.values() if release)
     versions = ", ".join([*([log.mpirun_version] if log.mpirun_version else []), *releases])
     actual = f"has {', '.join(has)}" + (f" ({versions})" if versions else "")
     doubts = "; ".join(_nccl_doubts(item.probe, log))
-    return [row("image", "passed", image, actual, detail=doubts)]
+    return [row("whole image", "passed", actual, doubts, image=image)]
 
 
 MissingPart = tuple[str, str, str]
@@ -265,3 +266,230 @@ def _login_lacks(log: ImageLog) -> Iterator[MissingPart]:
         home = log.home or "no folder"
         has = f"has {home} as home of root, and the key is mounted at /root/.ssh"
         yield "/root as home of root", has, "give root the home /root in /etc/passwd"
+
+
+SLOWED: Final[Mapping[int, str]] = {
+    0x08: "hardware slowdown",
+    0x20: "the driver lowers the clock because of heat",
+    0x40: "the hardware lowers the clock because of heat",
+    0x80: "power brake: the power supply or the rack asked for less",
+}
+"""Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, for a fault. The power cap (0x04) is
+normal: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
+PCIE_GBYTE_S: Final[Mapping[int, float]] = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+"""The rate of one lane and direction by generation: PCI-SIG's rate less its line code."""
+PCIE_FRACTION: Final = 0.75
+"""Least rate of a copy between host and GPU over the rate of its link. An H200 in a virtual machine
+has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks
+0e0a1ac); the rest is left for slower hosts."""
+_FEWEST: Final = 3
+"""The fewest GPUs whose median shows a slow one."""
+
+
+def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
+    """All findings about the GPUs of one node."""
+    links: dict[str, list[float]] = {}
+    for look in log.looks:
+        for place, rate in look.links.items():
+            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
+    # The least that all NVLinks of one GPU carry at the speed of its fastest link.
+    gbyte_s = min((max(rates) * len(rates) for rates in links.values()), default=0.0)
+    load = [] if item.nccl is None else judge_load(item, item.nccl, gbyte_s)
+    rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
+    if log.exit_code:
+        rows.append(row("load", "failed", f"it ended with {log.exit_code}"))
+    return load + rows
+
+
+def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
+    before, after = log.of("before"), log.of("after")
+    if not before or not before[0].gpus:
+        said = "; ".join(log.said[:3]) or f"absent from the image: {', '.join(log.absent)}"
+        yield row("gpus unseen", "failed" if log.said else "error", said, count=gpus)
+        return
+    counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
+    right = counts == [gpus] and bool(after) and log.complete
+    lacks = "" if log.complete else ", and the log is cut off"
+    shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
+    yield row("gpus", verdict_for(right), shown, count=gpus)
+    yield _memory_row(before[-1], (after or before)[-1])
+    yield _link_row(log)
+    yield _clock_row(log)
+    yield from _nvlink_rows(before[-1], (after or before)[-1])
+    if log.said:
+        yield row("gpu texts", "skipped", "; ".join(log.said[:3]))
+
+
+def _name(gpu: GpuLook) -> str:
+    return f"GPU {gpu.index} ({gpu.bus_id})"
+
+
+def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
+    """Judge errors that ECC could not correct, rows to replace, and the driver's request."""
+    found: list[str] = []
+    for gpu in after.gpus:
+        rows, asked = after.remapped.get(gpu.bus_id), after.recovery.get(gpu.bus_id, "None")
+        if gpu.uncorrected:
+            found.append(f"{_name(gpu)}: {gpu.uncorrected} errors not corrected")
+        if rows is not None and rows.failure:
+            found.append(f"{_name(gpu)}: no spare row is left: replace it")
+        elif rows is not None and rows.pending:
+            found.append(f"{_name(gpu)}: rows wait to be replaced: reset it")
+        if asked not in ("None", "[N/A]", "N/A"):
+            found.append(f"{_name(gpu)}: the driver asks for: {asked}")
+    untold = not any(gpu.uncorrected is not None for gpu in after.gpus)
+    if untold and not found:
+        return row("gpu memory unseen", "skipped", "the driver does not tell: is ECC on?")
+    old = {gpu.bus_id: gpu.corrected or 0 for gpu in before.gpus}
+    grown = sum(max((gpu.corrected or 0) - old.get(gpu.bus_id, 0), 0) for gpu in after.gpus)
+    good = f"none; {grown} corrected in this run" if grown else "none"
+    return row_of("gpu memory", found, good)
+
+
+def _link_row(log: NodeLog) -> Finding:
+    """Judge the PCIe generation only under load: an idle link may be slow to save power."""
+    found: dict[str, None] = {}
+    for look in log.looks:
+        for gpu in look.gpus:
+            if None in (gpu.pcie_width, gpu.pcie_width_max):
+                continue
+            if (gpu.pcie_width or 0) < (gpu.pcie_width_max or 0):
+                found[f"{_name(gpu)}: {gpu.pcie_width} of {gpu.pcie_width_max} lanes"] = None
+            if look.phase == "load" and (gpu.pcie_gen or 0) < (gpu.pcie_gen_max or 0):
+                found[f"{_name(gpu)}: PCIe {gpu.pcie_gen} of {gpu.pcie_gen_max}"] = None
+    return row_of("gpu pcie", [*found], "so it is")
+
+
+def _clock_row(log: NodeLog) -> Finding:
+    loaded = [gpu for look in log.of("load") for gpu in look.gpus]
+    if not loaded:
+        return row("gpu clocks unseen", "skipped", "no load ran")
+    found: dict[str, None] = {}
+    clocks: dict[str, list[float]] = {}
+    for gpu in loaded:
+        clocks.setdefault(_name(gpu), []).append(gpu.clock_mhz or 0.0)
+        for bit, meaning in SLOWED.items():
+            if (gpu.reasons or 0) & bit:
+                heat = f" at {gpu.temperature_c:g} °C" if gpu.temperature_c else ""
+                found[f"{_name(gpu)}: {meaning}{heat}"] = None
+    middle = {name: median(seen) for name, seen in clocks.items()}
+    found |= dict.fromkeys(f"{each} MHz" for each in below_siblings(middle))
+    good = ", ".join(f"{name} {value:.0f} MHz" for name, value in middle.items())
+    return row_of("gpu clocks", [*found], good)
+
+
+def below_siblings(values: Mapping[str, float]) -> list[str]:
+    """Find values at least 20 % below the median of all, and show both numbers."""
+    if len(values) < _FEWEST:
+        return []
+    middle = median(values.values())
+    return [
+        f"{name}: {value:.4g}, the median is {middle:.4g}"
+        for name, value in values.items()
+        if value < SLOW_SIBLING * middle
+    ]
+
+
+def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
+    links = {**before.links, **after.links}
+    best = max(links.values(), default=0.0)
+    if links and not best:
+        why = f"not proven: all {len(links)} are inactive, as on cards without a bridge"
+        yield row("nvlink unseen", "skipped", why)
+    if not best:
+        return
+    slow = [f"{place} is not shown any more" for place in links if place not in after.links]
+    slow += [
+        f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
+        for place, rate in after.links.items()
+        if rate < SLOW_SIBLING * best
+    ]
+    yield row_of("nvlink", slow, f"{counted(len(after.links), 'link')} at {best:g} GB/s")
+    grown = diff_counters(before.link_errors, after.link_errors)
+    # NVLink mends a bit error by a replay; a recovery trains the link again while it is in use.
+    hard = [f"{place}: {n}" for place, n in grown.items() if n and not place.endswith("Replay")]
+    yield row_of("nvlink errors", hard, f"none; {sum(grown.values())} replays")
+
+
+_LABELS: Final = {
+    "": "of any kind",
+    "host_to_device_memcpy_ce": "host to GPU",
+    "device_to_host_memcpy_ce": "GPU to host",
+    "device_to_device_memcpy_read_ce": "GPU to GPU",
+}
+
+
+def _copy_rows(log: NodeLog) -> Iterator[Finding]:
+    lacks = "nvbandwidth" in " ".join(log.absent)
+    if lacks or not log.bandwidths:
+        why = "the image lacks nvbandwidth" if lacks else "nvbandwidth printed nothing"
+        yield row("gpu copies", "skipped", f"not proven: {why}")
+        return
+    gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
+    for test in log.bandwidths:
+        yield _copy_row(test, _LABELS.get(test.name, test.name), gpus)
+
+
+def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
+    if test.status == "Waived":
+        why = "nvbandwidth: it does not apply to this node"
+        return row("copy waived", "skipped", why, label=label)
+    cells = {
+        _place(test, line, column): value
+        for line, values in enumerate(test.gbyte_s)
+        for column, value in enumerate(values)
+        if value is not None
+    }
+    if test.status != "Passed" or not cells:
+        actual = "no number" if test.status == "Passed" else test.status or "nothing"
+        return row("copy failed", "failed", actual, label=label)
+    slow = [text for alike in _alike(test) for text in below_siblings(alike)]
+    floor = 0.0
+    if len(test.gbyte_s) == 1:
+        # 0 if the driver hides its link: then only the comparison with siblings counts.
+        lanes = (
+            PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0) * (gpu.pcie_width_max or 0)
+            for gpu in gpus.values()
+        )
+        floor = PCIE_FRACTION * min(lanes, default=0.0)
+        slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
+    asked = f"at least {floor:.1f} GB/s, " if floor else ""
+    low, high = min(cells.values()), max(cells.values())
+    good = f"{low:.1f} to {high:.1f} GB/s"
+    return row_of("copy", [*dict.fromkeys(slow)], good, label=label, asked=asked)
+
+
+def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
+    """The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
+
+    Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
+    """
+    named = [
+        [(value, _place(test, row, column)) for column, value in enumerate(values)]
+        for row, values in enumerate(test.gbyte_s)
+    ]
+    for lines in (named, zip(*named, strict=True)):
+        copies = ([(value, place) for value, place in line if value is not None] for line in lines)
+        for group in zip(*map(sorted, copies), strict=False):
+            yield {place: value for value, place in group}
+
+
+def _place(test: Bandwidths, row: int, column: int) -> str:
+    return f"GPU {column}" if len(test.gbyte_s) == 1 else f"GPU {row} and GPU {column}"
+
+
+_GOOD: Final = ("pass", "skip", "not run")
+"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
+
+
+def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
+    if not log.diagnosed:
+        return
+    wrong = [
+        f"{test} of GPU {gpu}: {status}"
+        for test, gpu, status in log.diagnosed
+        if status not in _GOOD
+    ]
+    passed = sum(status == "pass" for _, _, status in log.diagnosed)
+    shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
+    yield row("dcgm", verdict_for(not wrong and passed > 0), shown)

@@ -13,12 +13,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from importlib import resources
-from typing import Any, Final, cast
-
-import yaml
+from typing import Final
 
 from components.acceptance.logs.log_model import LogFailure
+from components.acceptance.tables import read_table
 
 _LONGEST_LINE: Final = 300
 _MOST_FAILURES: Final = 40
@@ -58,7 +56,7 @@ def has_hint(line: str) -> bool:
 @lru_cache(maxsize=4096)
 def _has_hint(shape: str) -> bool:
     lowered = shape.lower()
-    return any(hint in lowered for hint in _texts()["hints"])
+    return any(hint in lowered for hint in read_table(__file__, "failures")["hints"])
 
 
 @dataclass(slots=True)
@@ -107,7 +105,7 @@ class FailureFinder:
         part = [each for each in self.failures if each.is_before_run is not self.started]
         if len(part) >= _MOST_FAILURES and (late or not all(each.is_consequence for each in part)):
             return
-        places = {name: pattern.search(line) for name, pattern in _PLACES.items()}
+        places = {name: pattern.search(line) for name, pattern in _places().items()}
         self.failures.append(
             LogFailure(
                 kind=kind,
@@ -120,23 +118,6 @@ class FailureFinder:
         )
 
 
-_PLACES: Final = {
-    "host": re.compile(
-        r"^([\w.-]{1,253}):\d{1,12}:\d{1,12} \[|\bon node ([\w.-]{1,253})"
-        r"|\bsrun: error: ([\w.-]{1,253}):|^([\w.-]{1,253}): Test \w{2,9} failure"
-    ),
-    "device": re.compile(
-        r"NET/IB ?: ([\w.-]{1,64}:\d{1,4}) |\bhca ([\w.-]{1,64}(?::\d{1,4})?)"
-        r"|\bdev(?:ice)?[ =:]{1,2}([a-z][a-z\d]{1,20}_\w{1,20}(?::\d{1,4})?)"
-    ),
-    "peer": re.compile(
-        r"\bpeer ((?!posted)[^\s,]{1,300})|\b[Cc]onnect(?:ion)? to (?:host )?([^\s,]{1,300})"
-        r"|\b(?:recv|send) (?:from |to )?([\w.:-]{1,280}<\d{1,5}>)"
-    ),
-}
-"""Patterns for the place of a failure in a line; the first that fits counts."""
-
-
 def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
     """The first failure that is not just a consequence of another; else the first."""
     every = list(failures)
@@ -145,9 +126,9 @@ def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
 
 
 @cache
-def _texts() -> Mapping[str, list[Any]]:
-    file = resources.files("components.acceptance.logs").joinpath("failures.yaml")
-    return cast("Mapping[str, list[Any]]", yaml.load(file.read_bytes(), yaml.CSafeLoader))
+def _places() -> Mapping[str, re.Pattern[str]]:
+    found: Mapping[str, list[str]] = read_table(__file__, "failures")["places"]
+    return {name: re.compile("|".join(patterns)) for name, patterns in found.items()}
 
 
 @cache
@@ -155,7 +136,7 @@ def causes_of(table: str) -> tuple[Cause, ...]:
     """The rows of a table: `nccl`, `launchers`, `launched` or `perftest`."""
     return tuple(
         Cause(re.compile("|".join(row["lines"])), row["kind"], row["means"], row.get("late", False))
-        for row in _texts()[table]
+        for row in read_table(__file__, "failures")[table]
     )
 
 

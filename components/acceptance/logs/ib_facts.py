@@ -82,26 +82,14 @@ class Stage(Seen):
     comment: str = ""
 
 
-class Links(Seen):
-    """Links of one width and one lane's speed."""
-
-    lanes: int
-    lane_gbit_s: float
-    count: int
-
-
 class Diagnosis(Seen):
     """One run of ibdiagnet."""
 
     stages: tuple[Stage, ...]
     errors: tuple[str, ...]
-    master_guid: str = ""
-    """16 hexadecimal digits; empty if it names none."""
-    master_priority: int | None = None
     switches: int | None = None
     adaptive_switches: int | None = None
     """Switches on which adaptive routing is on; None if ibdiagnet does not report it."""
-    links: tuple[Links, ...] = ()
 
 
 class IbFacts(Seen):
@@ -232,10 +220,8 @@ _HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MU
 _ROW: Final = re.compile(r"^-I- (\S.*?)\s{2,}(\d+)\s+(\d+)(?:\s+(\S.*?))?\s*$")
 _ERROR: Final = re.compile(r"^-E- (.*?)\s*$", re.MULTILINE)
 _FINISHED: Final = re.compile(r"finished with errors$")
-_MASTER: Final = re.compile(r"^Master SM:.*?GUID=0x([0-9a-f]+).*?Priority:(\d+)", re.MULTILINE)
 _ADAPTIVE: Final = re.compile(r"^Adaptive Routing is enabled on (\d+) switch", re.MULTILINE)
 _SWITCHES: Final = re.compile(r"^IB Switches\s*:\s*(\d+)", re.MULTILINE)
-_LINKS: Final = re.compile(r"^Links at (\d+)x([\d.]+)\s*:\s*(\d+)", re.MULTILINE)
 _MOST_ERRORS: Final = 20
 """Error lines to keep: a broken spine prints one for each of its links."""
 _MOST_COLUMNS: Final = 300
@@ -252,17 +238,11 @@ def parse_ibdiagnet(text: str) -> Diagnosis | None:
         for row in rows
         if row is not None
     )
-    master, adaptive, switches = (each.search(text) for each in (_MASTER, _ADAPTIVE, _SWITCHES))
+    adaptive, switches = (each.search(text) for each in (_ADAPTIVE, _SWITCHES))
     errors = [line for line in _ERROR.findall(text) if not _FINISHED.search(line)]
     return Diagnosis(
         stages=stages,
         errors=tuple(line[:_MOST_COLUMNS] for line in errors[:_MOST_ERRORS]),
-        master_guid=f"{int(master[1], 16):016x}" if master else "",
-        master_priority=int(master[2]) if master else None,
         switches=int(switches[1]) if switches else None,
         adaptive_switches=int(adaptive[1]) if adaptive else None,
-        links=tuple(
-            Links(lanes=int(lanes), lane_gbit_s=float(speed), count=int(count))
-            for lanes, speed, count in _LINKS.findall(text)
-        ),
     )

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import ParseProblem
+from components.acceptance.tables import read_table
 
 LONGEST_LINE: Final = 8192
 """Characters. Longer lines are cut between words, to bound the time of every pattern."""
@@ -27,22 +28,7 @@ _TAG = re.compile(
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{5,12} \d{4})?"
     r"(\[[^\]\s]{0,80}\d\](?:\[[^\]\s]{1,80}:\d{1,9}\])?<std(?:out|err|diag)>): ?"
 )
-_PREFIX = re.compile(
-    r"""\s*(?:
-    \[pod/[^\]\s]{1,200}\]                                  # kubectl logs --prefix
-    | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|\ ?[+-]\d\d:?\d\d|\ UTC)?\]?
-      (?:\ std(?:out|err)\ [FP])?                           # --timestamps; CRI log files
-    | (?:<\d{1,3}>)?[A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{1,9})?
-      (?:\ [\w.-]{1,253})?\ [\w./@-]{1,80}(?:\[\d{1,10}\])?:  # syslog, journalctl
-    | [\w.-]{1,253}\ [\w./@-]{1,80}\[\d{1,10}\]:            # journalctl -o short-iso
-    | [\w.-]{1,253}\ {1,40}\|                               # docker compose logs
-    | \d{1,6}: | \[\d{1,6}\]:?                              # srun -l, wrappers
-    | \[(?:rank|default)\d{1,6}\]:                          # torchrun
-    | >                                                     # quoted in a document
-    | \([\w./\ -]{0,80}pid=\d{1,10}[^)\n]{0,80}\)           # Ray
-    )(?=\s|$)\ ?""",
-    re.VERBOSE,
-)
+_PREFIX = re.compile(rf"\s*(?:{'|'.join(read_table(__file__, 'prefixes'))})(?=\s|$) ?")
 _MOST_PREFIXES: Final = 4
 _SIGNS: Final = frozenset("[0123456789<(>")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")

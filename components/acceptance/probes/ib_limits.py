@@ -227,8 +227,9 @@ def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, 
 
 
 @cache
-def _script() -> str:
-    text = resources.files("components.acceptance").joinpath("scripts", "ib_look.sh")
+def host_script(name: str) -> str:
+    """The text of one of the room's scripts, without its comments."""
+    text = resources.files("components.acceptance").joinpath("scripts", f"{name}.sh")
     lines = text.read_text("utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
@@ -245,5 +246,7 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
         words = " ".join(ask.words for ask in plan_paths(spec, host))
         head = f"diagnose={'no' if found else options}\n" + (f"paths='{words}'\n" if words else "")
         deadline_s = LOOK_DEADLINE_S if found else DIAGNOSE_DEADLINE_S
-        found.append(IbLook(host_endpoint(host), head + _script(), deadline_s, takeover_s))
+        found.append(
+            IbLook(host_endpoint(host), head + host_script("ib_look"), deadline_s, takeover_s)
+        )
     return tuple(found)

@@ -1,6 +1,6 @@
 """Parts of a report as one HTML file: page, sections, tables, and pictures in the page's colours.
 
-The sheet has two themes by variables, and loads neither fonts nor pictures.
+The sheet page.css has two themes by variables, and loads neither fonts nor pictures.
 
 Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes
 with the state of each link. Plain values are the only input, and the same evidence always gives the
@@ -13,32 +13,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from typing import Final, Literal
 
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.logs.log_model import NcclRow
 
-STYLE: Final = """\
-svg text { font-size: 12px; fill: var(--ink); font-family: inherit; }
-svg .soft { fill: var(--soft); } svg .grid { stroke: var(--rule); stroke-width: 1; }
-svg .line { fill: none; stroke-width: 2.2; } svg .a { stroke: var(--series); }
-svg .b { stroke: var(--series-2); stroke-dasharray: 3 3; }
-svg .last { stroke: var(--soft); stroke-dasharray: 7 4; } svg .dot { fill: var(--series); }
-svg .floor { stroke: var(--failed); } svg .limit { stroke: var(--soft); stroke-dasharray: 5 4; }
-svg text.floor { fill: var(--failed); stroke: none; }
-svg text.limit { fill: var(--soft); stroke: none; }
-svg .box { fill: var(--card); stroke: var(--soft); } svg .way { fill: none; stroke-width: 1.6; }
-svg .good { stroke: var(--passed); } svg .untried { stroke: var(--rule); stroke-dasharray: 4 3; }
-svg .doubt { stroke: var(--error); stroke-width: 2.4; }
-svg .bad { stroke: var(--failed); stroke-width: 4; } svg .box.bad { stroke-width: 3; }
-svg text.bad { fill: var(--failed); font-weight: 600; stroke: var(--page); stroke-width: 4;
-  paint-order: stroke; }
-svg .cell { stroke: var(--page); } svg .none { fill: var(--card); }
-svg .low { fill: var(--failed); }
-svg .slow { fill: var(--error); } svg .fine { fill: var(--passed); }
-svg text.in { fill: var(--page); font-size: 11px; font-weight: 600; }
-"""
-"""The style rules of the pictures."""
 State = Literal["good", "doubt", "bad", "untried"]
 
 
@@ -107,8 +87,13 @@ def draw_busbw(
     parts = [*_grid(scale, sizes)]
     for number, (kind, label, of, values) in enumerate(series):
         y = _HEIGHT / 2 + 20 * number
-        key = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
-        parts += [_curve(scale, of, values, kind), key, _text(_LEFT + 48, y + 4, label)]
+        curve = " ".join(
+            f"{scale.x(row.size_bytes or 1):.1f},{scale.y(value):.1f}"
+            for row, value in zip(of, values, strict=True)
+        )
+        lines = (curve, f"{_LEFT + 12},{y} {_LEFT + 40},{y}")
+        parts += [f'<polyline points="{points}" class="line {kind}"/>' for points in lines]
+        parts.append(_text(_LEFT + 48, y + 4, label))
     parts += [
         f'<circle cx="{scale.x(size):.1f}" cy="{scale.y(value):.1f}" r="3" class="dot"/>'
         for size, value in zip(sizes, first, strict=True)
@@ -131,14 +116,6 @@ def _grid(scale: _Scale, sizes: Sequence[int]) -> Iterable[str]:
         yield _text(scale.x(size), _HEIGHT - _BOTTOM + 18, show_bytes(size), "soft", anchor)
     yield _text((_LEFT + _WIDTH) / 2, _HEIGHT - 8, "message size", "soft", "middle")
     yield _text(4, 14, "GB/s", "soft")
-
-
-def _curve(scale: _Scale, rows: Sequence[NcclRow], values: Sequence[float], kind: str) -> str:
-    points = [
-        f"{scale.x(row.size_bytes or 1):.1f},{scale.y(value):.1f}"
-        for row, value in zip(rows, values, strict=True)
-    ]
-    return f'<polyline points="{" ".join(points)}" class="line {kind}"/>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,57 +268,19 @@ def _box(name: str, place: tuple[float, float], rank: int) -> str:
     )
 
 
-SHEET: Final = """\
-:root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1b2027;
-  --soft: #5c6672; --rule: #d9dee4; --series: #1f6fb2; --series-2: #b26a00;
-  --passed: #17703c; --failed: #b3261e; --error: #8a4b00; --skipped: #56606b; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #14181d; --card: #1d232a; --ink: #e8ecf1; --soft: #a3adb8; --rule: #36404b;
-    --series: #6cb6f0; --series-2: #f0b05a; --passed: #6fd394; --failed: #ff8f86;
-    --error: #ffb866; --skipped: #aab4bf; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-main { max-width: 1240px; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .4rem; } h1 small { font-weight: 400; color: var(--soft); }
-h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
-small, figcaption { color: var(--soft); font-size: .86rem; }
-code, pre { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, monospace; font-size: .84rem; }
-pre { background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
-  padding: .75rem; overflow-x: auto; line-height: 1.35; }
-code { overflow-wrap: anywhere; }
-.banner { border: 1px solid var(--error); border-left-width: 6px; border-radius: 6px;
-  padding: .6rem .9rem; background: var(--card); }
-.scroll { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .45rem .7rem;
-  border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
-tr:last-child > * { border-bottom: 0; }
-thead th { background: var(--card); color: var(--soft); font-weight: 600; font-size: .86rem; }
-.name { min-width: 9em; }
-.number { font-variant-numeric: tabular-nums; }
-.badge { display: inline-block; min-width: 4.6em; text-align: center; padding: .05rem .5rem;
-  white-space: nowrap; overflow-wrap: normal;
-  border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600; font-size: .84rem; }
-.passed { color: var(--passed); } .failed { color: var(--failed); }
-.error { color: var(--error); } .skipped { color: var(--skipped); }
-figure { margin: 0 0 1rem; } figure svg { width: 100%; height: auto; }
-details { border-top: 1px solid var(--rule); padding: .4rem 0; }
-summary { cursor: pointer; } li { margin: .35rem 0; overflow-wrap: anywhere; }
-summary h2 { display: inline; } details { padding: .8rem 0; }
-@media (max-width: 640px) { main { padding: 1rem .8rem 3rem; } thead { display: none; }
-  tr { display: block; border-bottom: 1px solid var(--rule); padding: .4rem 0; }
-  th, td { display: block; border: 0; padding: .12rem .7rem; } }
-"""
+def read_sheet(name: str) -> str:
+    """The style rules of `page.css`, of all reports, or of `pictures.css`."""
+    return resources.files("components.acceptance.report").joinpath(name).read_text("utf-8")
 
 
 def page(title: str, parts: Iterable[str], style: str = "") -> str:
     """A whole page; `style` comes after the sheet of all reports."""
+    style = read_sheet("page.css") + style
     body = "\n".join(part for part in parts if part)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{SHEET}{style}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
@@ -358,6 +297,12 @@ def table(heads: Sequence[str], rows: Iterable[str]) -> str:
     cells = "".join(f"<th>{head}</th>" for head in heads)
     head = f"<thead><tr>{cells}</tr></thead>" if heads else ""
     return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def tr(*cells: str | tuple[str, str]) -> str:
+    """Make a row of a table from HTML; a pair is a cell's attribute and its content."""
+    pairs = (("", f">{each}") if isinstance(each, str) else (" ", ">".join(each)) for each in cells)
+    return f"<tr>{''.join(f'<td{space}{cell}</td>' for space, cell in pairs)}</tr>"
 
 
 def bullets(lines: Iterable[str]) -> str:

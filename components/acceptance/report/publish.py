@@ -32,6 +32,7 @@ from components.acceptance.evidence import Hop, Limits, ProbeKind, places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
+from components.acceptance.tables import read_table
 from components.core.errors import DeviceError
 from components.core.limits import Deadline
 from components.core.plain_text import one_line
@@ -43,22 +44,7 @@ Place = tuple[str, str]
 """A host and its rail."""
 Pair = tuple[str, str]
 """Name and value of a label."""
-METRICS: Final[Mapping[str, str]] = {
-    "railyard_run_timestamp_seconds": "When the run began, in seconds since 1970.",
-    "railyard_run_duration_seconds": "Duration of a part of the run: audit or accept.",
-    "railyard_run_success": "1 if a part of the run could judge everything, 0 if not.",
-    "railyard_device_read": "1 if the audit read the device, 0 if it did not answer.",
-    "railyard_deviations": "Differences between a device and the site file, by kind.",
-    "railyard_probes": "Probes of the last acceptance, by verdict.",
-    "railyard_rail_passed": "1 if the tests of a host's rail passed, 0 if one did not.",
-    "railyard_rail_last_proof_timestamp_seconds": "When a host's rail last passed; 0 is never.",
-    "railyard_probe_bytes": "Bytes of the probes by class; planned says if the plan wants it.",
-    "railyard_probe_pause_frames": "PFC pause frames during the probes.",
-    "railyard_probe_ecn_marked_packets": "Packets with an ECN mark during the probes.",
-    "railyard_probe_errors": "Growth of an error or loss counter during the probes.",
-    "railyard_probe_hops_unobserved": "Ports whose counters could not be read, by probe.",
-}
-"""Each metric with its help, in the order of the output."""
+METRICS: Final[Mapping[str, str]] = read_table(__file__, "metrics")
 
 
 @dataclass(frozen=True, slots=True)

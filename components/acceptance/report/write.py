@@ -15,7 +15,6 @@ from components.acceptance.judge.path import show_size
 from components.acceptance.judge.site import Report, pair_floor
 from components.acceptance.report.archive import EVIDENCE, write_whole
 from components.acceptance.report.pictures import (
-    STYLE,
     Pair,
     State,
     Way,
@@ -24,8 +23,10 @@ from components.acceptance.report.pictures import (
     draw_heat,
     draw_topology,
     page,
+    read_sheet,
     section,
     table,
+    tr,
 )
 from components.acceptance.report.text import (
     compare_runs,
@@ -119,8 +120,18 @@ def heat_maps(report: Report) -> str:
     """Draw the pairs of each rail; rails without a fault are folded."""
     rails: dict[str, list[Pair]] = {}
     for item in report.evidence.probes:
-        if item.probe.kind == "perftest" and item.outcome != "skipped" and item.probe.rails:
-            rails.setdefault(item.probe.rails[0], []).append(_pair(report, item))
+        if item.probe.kind != "perftest" or item.outcome == "skipped" or not item.probe.rails:
+            continue
+        rows = item.perftest.rows if item.perftest else ()
+        ways = 2 if item.perftest and item.perftest.bidirectional else 1
+        pair = Pair(
+            sender=item.probe.nodes[0],
+            receiver=item.probe.nodes[-1],
+            gbit_s=rows[-1].average_gbit_s / ways if rows else None,
+            floor_gbit_s=pair_floor(report.evidence.limits, item.probe)[0],
+            is_right=report.verdict_of(item.probe.name) == "passed",
+        )
+        rails.setdefault(item.probe.rails[0], []).append(pair)
     if not rails:
         return ""
     figures: list[str] = []
@@ -138,18 +149,6 @@ def heat_maps(report: Report) -> str:
         "<p><small>Red: failed. Orange: passed, and more than 3 % below the rail's best pair."
         " Empty: not measured in this run.</small></p>",
         more,
-    )
-
-
-def _pair(report: Report, item: ProbeEvidence) -> Pair:
-    rows = item.perftest.rows if item.perftest else ()
-    ways = 2 if item.perftest and item.perftest.bidirectional else 1
-    return Pair(
-        sender=item.probe.nodes[0],
-        receiver=item.probe.nodes[-1],
-        gbit_s=rows[-1].average_gbit_s / ways if rows else None,
-        floor_gbit_s=pair_floor(report.evidence.limits, item.probe)[0],
-        is_right=report.verdict_of(item.probe.name) == "passed",
     )
 
 
@@ -181,15 +180,25 @@ def render_html(report: Report, before: Report | None = None) -> str:
 
     `before` is another run of the same site, to compare with.
     """
-    evidence = report.evidence
+    evidence, site = report.evidence, escape(report.evidence.cluster)
     title = f"{evidence.cluster}: acceptance {report.verdict}"
+    passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
+    part = passed and report.verdict == "skipped"
+    badge = _badge(report.verdict, "partly proven" if part else report.verdict)
+    head = (
+        f"<header><h1>{site} <small>acceptance</small></h1>"
+        f"<p>{badge} <strong>{passed} of {report.planned}</strong> planned probes passed"
+        f" · run {evidence.run} · {escape(evidence.started_at)} to "
+        f"{escape(evidence.finished_at)} · plan <code>{escape(evidence.plan_digest)}</code></p>"
+        "</header>"
+    )
     note = "<p><small>They do not fail a probe.</small></p>"
     unproven, warnings, waived = (
         section(name, note if name == "Warnings" else "", bullets(lines)) if lines else ""
         for name, lines in sections(report).items()
     )
     parts = (
-        _head(report),
+        head,
         _BANNER if evidence.provenance == "lab" else "",
         _next_steps(report),
         _probe_table(report),
@@ -205,21 +214,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
         _logs(report),
         _inventory(report),
     )
-    return page(title, parts, STYLE)
-
-
-def _head(report: Report) -> str:
-    evidence = report.evidence
-    passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
-    part = passed and report.verdict == "skipped"
-    badge = _badge(report.verdict, "partly proven" if part else report.verdict)
-    return (
-        f"<header><h1>{escape(evidence.cluster)} <small>acceptance</small></h1>"
-        f"<p>{badge} <strong>{passed} of {report.planned}</strong> planned probes passed"
-        f" · run {evidence.run} · {escape(evidence.started_at)} to "
-        f"{escape(evidence.finished_at)} · plan <code>{escape(evidence.plan_digest)}</code></p>"
-        "</header>"
-    )
+    return page(title, parts, read_sheet("pictures.css"))
 
 
 _BANNER: Final = (
@@ -241,8 +236,7 @@ def _probe_table(report: Report) -> str:
     shown = probes if len(probes) <= _LISTED else wrong[:_LISTED]
     rows = [_probe_row(report, item) for item in shown]
     rows += [
-        f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
-        f"<td>{escape(item.check)}</td><td>{escape(item.text)}</td></tr>"
+        tr(_badge(item.verdict), _name(item.subject), escape(item.check), escape(item.text))
         for item in report.findings
         if item.check in {"reachable", "memlock", "allocatable"}
     ]
@@ -260,12 +254,9 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     why = f"{counted(len(findings), 'check')} passed"
     if worst and worst.verdict != "passed":
         why = worst.detail if worst.check == "traffic class" else f"{worst.check}: {worst.text}"
-    return (
-        f"<tr><td>{_badge(report.verdict_of(name))}</td><td class=name>{escape(name)}<br>"
-        f"<small>{escape(' · '.join(item.probe.rails))}</small></td>"
-        f"<td class=number>{escape(measure.actual if measure else '-')}</td>"
-        f"<td>{escape(why)}</td></tr>"
-    )
+    rails = f"<br><small>{escape(' · '.join(item.probe.rails))}</small>"
+    measured = _number(measure.actual if measure else "-")
+    return tr(_badge(report.verdict_of(name)), _name(name, rails), measured, escape(why))
 
 
 _NAMED: Final = 6
@@ -295,9 +286,12 @@ def _compared(report: Report, before: Report | None) -> str:
     if before is None:
         return ""
     rows = (
-        f"<tr><td class=name>{escape(each.probe)}</td><td>{_badge(each.verdict_before)} "
-        f"{escape(each.before)}</td><td>{_badge(each.verdict)} {escape(each.now)}</td>"
-        f"<td class=number>{escape(each.change)}</td></tr>"
+        tr(
+            _name(each.probe),
+            f"{_badge(each.verdict_before)} {escape(each.before)}",
+            f"{_badge(each.verdict)} {escape(each.now)}",
+            _number(each.change),
+        )
         for each in compare_runs(report, before)
     )
     title = f"Against run {before.evidence.run} of {escape(before.evidence.finished_at)}"
@@ -308,11 +302,8 @@ def _finding_table(report: Report) -> str:
     rows: list[str] = []
     for item in sorted(report.findings, key=lambda item: _ORDER[item.verdict]):
         detail = f"<br><small>{escape(item.detail)}</small>" if item.detail else ""
-        rows.append(
-            f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
-            f"<td>{escape(item.check)}</td><td>{escape(item.expected)}</td>"
-            f"<td>{escape(item.actual)}{detail}</td></tr>"
-        )
+        texts = escape(item.check), escape(item.expected), escape(item.actual) + detail
+        rows.append(tr(_badge(item.verdict), _name(item.subject), *texts))
     heads = ("verdict", "probe", "check", "expected", "actual")
     return section("All checks", table(heads, rows), folded=True)
 
@@ -333,21 +324,15 @@ def _hop_table(report: Report) -> str:
 def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
     place = f"{escape(hop.place)}<br><small>{hop.role.replace('_', ' ')}</small>"
     where = f"{escape(hop.rail)}<br><small>{escape(hop.direction)}</small>"
-    start = f"<tr><td>{escape(item.probe.name)}</td><td>{where}</td><td>{place}</td>"
+    start = escape(item.probe.name), where, place
     if hop.status not in {"observed", "uncounted"} or hop.total_bytes is None:
         what = f"{hop.status.replace('_', ' ')}: {hop.detail}".rstrip(": ")
-        return f"{start}<td colspan=3>{escape(what)}</td></tr>"
+        return tr(*start, ("colspan=3", escape(what)))
     unit = "tc" if hop.role.endswith("_egress") else "p"
-    classes = ", ".join(
-        f"{unit}{number}: {show_size(size)}"
-        for number, size in sorted(hop.bytes_by_class.items())
-        if size
-    )
+    counts = sorted(hop.bytes_by_class.items())
+    classes = ", ".join(f"{unit}{number}: {show_size(size)}" for number, size in counts if size)
     shown = classes or escape(hop.detail) or "-"
-    return (
-        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{shown}</td>"
-        f"<td>{_lost(hop)}</td></tr>"
-    )
+    return tr(*start, _number(show_size(hop.total_bytes)), shown, _lost(hop))
 
 
 def _lost(hop: Hop) -> str:
@@ -390,6 +375,14 @@ def _inventory(report: Report) -> str:
 
 def _badge(verdict: str, words: str = "") -> str:
     return f'<span class="badge {verdict}">{words or verdict}</span>'
+
+
+def _name(name: str, more: str = "") -> tuple[str, str]:
+    return "class=name", escape(name) + more
+
+
+def _number(text: str) -> tuple[str, str]:
+    return "class=number", escape(text)
 
 
 def write_report(report: Report, folder: Path, before: Report | None = None) -> Path:
