@@ -1,0 +1,45 @@
+"""Templates of objects: words filled in, keys left out, and mappings spread."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.core.templates import object_of
+
+POOLS = "components.pod_network"
+
+
+def test_a_word_alone_keeps_its_type_and_a_word_in_a_text_becomes_text() -> None:
+    words = {"name": "rail-0-8", "resource": "sriov_111", "nodes": {"a": "b"}, "link": "eth"}
+    made = object_of(POOLS, "node-policy", **words, roots=["0000:05:00.0"], vfs=8, mtu=9000)
+    assert (made["spec"]["numVfs"], made["spec"]["mtu"]) == (8, 9000)
+    assert made["spec"]["nicSelector"]["rootDevices"] == ["0000:05:00.0"]
+    claim = object_of("components.jobs", "claim", claim="data", namespace="n", mode="m", request=5)
+    assert claim["spec"]["resources"]["requests"] == {"storage": "5Gi"}
+
+
+def test_a_key_without_a_value_is_left_out() -> None:
+    words = {"name": "rail-0-8", "resource": "sriov_111", "nodes": dict[str, str](), "link": "ib"}
+    made = object_of(POOLS, "node-policy", **words, roots=[], vfs=0, mtu=None)
+    assert "mtu" not in made["spec"]
+    assert made["spec"]["nodeSelector"] == {}
+    assert made["spec"]["numVfs"] == 0
+
+
+def test_a_mapping_is_spread_among_the_other_keys() -> None:
+    made = object_of(POOLS, "daemon-set", name="x", pod={"containers": []}, host_network=None)
+    pod = made["spec"]["template"]["spec"]
+    assert pod["containers"] == []
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert "..." not in pod
+    assert "hostNetwork" not in pod
+
+
+def test_a_value_with_braces_is_not_filled_in_again() -> None:
+    made = object_of("components.jobs", "policy", condition="a{b}", patches="{c}")
+    assert made["spec"]["matchConditions"][0]["expression"] == "a{b}"
+
+
+def test_a_template_needs_all_its_words() -> None:
+    with pytest.raises(KeyError, match="namespace"):
+        object_of("components.jobs", "claim", claim="data")
