@@ -11,7 +11,7 @@ import yaml
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPREAD: Final = "..."
-"""The key of a template whose value is a mapping to put there."""
+"""The key of a mapping that adds its own keys to those around it."""
 
 
 @cache
@@ -21,10 +21,10 @@ def _templates(package: str) -> Mapping[str, object]:
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:
-    """An object of a room's `objects.yaml`, with its words in braces filled in.
+    """Fill in the words in braces of an object in a room's `objects.yaml`.
 
-    A text that is one word alone becomes the word's own value, and its key is left out if that is
-    None. The value at `...` is a mapping whose keys go there.
+    A text of one word alone becomes the value of the word; None removes its key. The mapping at
+    `...` adds its keys to those around it.
     """
     return cast("dict[str, Any]", _filled(_templates(package)[template], words))
 
