@@ -214,12 +214,3 @@ def mpirun_command(
         *(part for word in words for part in ("-x", word)),
         *on_devices(spec, program, kind),
     )  # fmt: skip
-
-
-def launch_command(command: tuple[str, ...], *, twice: bool = False) -> tuple[str, ...]:
-    """The command of a launcher: `mpirun` once the workers' host key is known.
-
-    `twice` runs it again over TCP afterwards, with `NCCL_IB_DISABLE=1`.
-    """
-    name = "mpi_compare" if twice else "mpi_launch"
-    return ("/bin/sh", "-c", job_script(name), name, *command)

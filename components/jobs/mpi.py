@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from components.jobs.environment import job_environment, launch_command, on_devices
+from components.jobs.environment import job_environment, job_script, on_devices
 from components.jobs.templates import (
     RUN,
     JsonObject,
@@ -152,12 +152,13 @@ def launched_job(
 
     `twice` runs it again over TCP afterwards.
     """
-    workers = _all_of(spec, kind, image)
+    workers, script = _all_of(spec, kind, image), "mpi_compare" if twice else "mpi_launch"
     ssh = ssh_options(ssh_port(spec, host_network=workers.attachment.host_network))
     launcher: JsonObject = {
         "name": "launcher",
         "image": image,
-        "command": [*launch_command(command, twice=twice)],
+        # `mpirun` once the workers' host key is known.
+        "command": ["/bin/sh", "-c", job_script(script), script, *command],
         # Open MPI 5 reads these options from its launcher's environment alone.
         "env": env_list({"PRTE_MCA_plm_ssh_args": ssh}),
     }

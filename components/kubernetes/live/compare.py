@@ -125,18 +125,14 @@ def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
     for key, value in want.items():
         if key in skipped:
             continue
-        drifts = _walk(value, live.get(key), (key,))
-        yield from _hidden(drifts) if secret and key == "data" else drifts
+        for each in _walk(value, live.get(key), (key,)):
+            actual = each.actual if each.actual == ABSENT else HIDDEN
+            is_hidden = secret and key == "data"
+            yield FieldDrift(each.path, actual, "the applied one") if is_hidden else each
     if want.get("kind") == "ConfigMap":
         yield from _beside(_map(want.get("data")), _map(live.get("data")), ("data",))
     if _map(live.get("spec")).get("paused") and not _map(want.get("spec")).get("paused"):
         yield FieldDrift("spec.paused", "true", ABSENT, ours=False)
-
-
-def _hidden(found: Iterator[FieldDrift]) -> Iterator[FieldDrift]:
-    for each in found:
-        actual = each.actual if each.actual == ABSENT else HIDDEN
-        yield FieldDrift(each.path, actual, "the applied one")
 
 
 def _walk(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
