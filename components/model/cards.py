@@ -171,8 +171,6 @@ ToolkitVersion = Annotated[str, StringConstraints(pattern=TOOLKIT_VERSION)]
 PACKAGE_NAME: Final = r"^[a-z0-9][a-z0-9.+-]*$"
 PackageName = Annotated[str, StringConstraints(pattern=PACKAGE_NAME)]
 """A package as apt and dnf take it, without a version: the repository holds one."""
-
-
 _ADDRESS: Final = r"(/|https://)[A-Za-z0-9._:/@,+-]+"
 """Addresses that the scripts accept: no characters special to a shell or apt."""
 _NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")

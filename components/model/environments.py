@@ -27,8 +27,6 @@ from components.model.units import (
 Role = Literal["control_plane", "worker", "balancer"]
 MOST_NODES: Final = 5000
 """Kubernetes, "Considerations for large clusters": no more than 5,000 nodes."""
-
-
 LOCATION: Final = r"^[a-z]{2}-[a-z]+[0-9]+-[a-z]$"
 INSTANCE_IMAGE: Final = r"^[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?$"
 _ANYWHERE: Final = IPv4Network("0.0.0.0/0")

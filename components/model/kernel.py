@@ -191,8 +191,6 @@ Sysctls = Annotated[
 ]
 """Kernel settings by name. A number is written as the kernel shows it, in decimal: it reads 010 as
 octal and 0x10 as hexadecimal (`strtoul` with base 0), and takes no units."""
-
-
 Pages = Annotated[int, Field(ge=0, le=9_999_999)]
 """Number of huge pages; the hosts' scripts accept this many at most, 19 TiB in 2 MiB pages."""
 

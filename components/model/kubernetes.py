@@ -289,7 +289,6 @@ KUBESPRAY_TAG: Final = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
 COMMIT: Final = r"^[0-9a-f]{40}$"
 GIT_ADDRESS: Final = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
 VARIABLE: Final = r"^[a-z][a-z0-9_]*$"
-
 KubesprayRelease = Annotated[str, StringConstraints(pattern=KUBERNETES_RELEASE)]
 """An exact release of upstream Kubernetes."""
 ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from components.catalogue import upstream
-from components.catalogue.version_pairs import VERSION_SETS, Component, VersionSet
+from components.catalogue.version_pairs import VERSION_SETS, Component
 from components.core.problem import SpecPath
 from components.model.texts import ChartName
 from components.model.units import (
@@ -47,60 +47,45 @@ def versions_of(spec: ClusterSpec) -> dict[Component, str]:
     return found
 
 
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
 def with_version_set(site: object) -> object:
     """Add the versions of the site's set where it writes none; return other values unchanged.
 
     The set does not apply to the site's own charts or to an existing cluster: both have their own
     releases.
     """
-    if not isinstance(site, Mapping):
-        return site
-    whole = cast("Mapping[str, object]", site)
+    whole = _mapping(site)
     name = whole.get("versions")
     chosen = next((each for key, each in VERSION_SETS.items() if key == name), None)
     if chosen is None:
-        return whole
-    changes: dict[str, object] = {}
-    plane, operators = whole.get("kubernetes"), whole.get("operators")
-    if isinstance(plane, Mapping):
-        changes["kubernetes"] = _plane(cast("Mapping[str, object]", plane), chosen)
-    if isinstance(operators, Mapping):
-        changes["operators"] = _operators(cast("Mapping[str, object]", operators), chosen)
-    return {**whole, **changes}
-
-
-def _plane(plane: Mapping[str, object], chosen: VersionSet) -> Mapping[str, object]:
-    if plane.get("plane") != "k3s" or "version" in plane:
-        return plane
-    return {**plane, "version": chosen.kubernetes}
-
-
-def _operators(operators: Mapping[str, object], chosen: VersionSet) -> dict[str, object]:
-    versions = {
-        "gpu": chosen.gpu_operator,
-        "network": chosen.network_operator,
-        "gpu_device_plugin": chosen.device_plugin,
-    }
-    return {
-        key: _chart(cast("Mapping[str, object]", operator), versions[key])
-        if isinstance(operator, Mapping) and key in versions
-        else operator
-        for key, operator in operators.items()
-    }
-
-
-def _chart(operator: Mapping[str, object], version: str) -> Mapping[str, object]:
-    chart: object = operator.get("chart", {})
-    if not isinstance(chart, Mapping) or "chart" in chart or "version" in chart:
-        return operator
-    return {**operator, "chart": {**cast("Mapping[str, object]", chart), "version": version}}
+        return site
+    changed = dict(whole)
+    plane, operators = _mapping(whole.get("kubernetes")), dict(_mapping(whole.get("operators")))
+    if plane.get("plane") == "k3s" and "version" not in plane:
+        changed["kubernetes"] = {**plane, "version": chosen.kubernetes}
+    for key, version in (
+        ("gpu", chosen.gpu_operator),
+        ("network", chosen.network_operator),
+        ("gpu_device_plugin", chosen.device_plugin),
+    ):
+        operator = operators.get(key)
+        chart: object = _mapping(operator).get("chart", {})
+        own = _mapping(chart)
+        mappings = isinstance(operator, Mapping) and isinstance(chart, Mapping)
+        if mappings and own.keys().isdisjoint({"chart", "version"}):
+            ours = {**own, "version": version}
+            operators[key] = {**_mapping(operators[key]), "chart": ours}
+            changed["operators"] = operators
+    return changed
 
 
 ChartValues: TypeAlias = dict[str, JsonValue]
 """Values of a chart; only the chart knows their keys."""
 ChartRelease = Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
 """One exact release."""
-
 DriverTag = Annotated[str, StringConstraints(pattern=DRIVER_TAG)]
 """A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 

@@ -21,11 +21,15 @@ from components.model.once import once
 from components.model.places import is_flat
 
 
+def pods_have_vfs(spec: ClusterSpec) -> bool:
+    """Whether pods reach the rails through VFs."""
+    return spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+
+
 def vfs_by_operator(spec: ClusterSpec) -> bool:
     """Whether the SR-IOV network operator makes the workers' VFs and sets their MTU."""
     network = spec.operators.network
-    wanted = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
-    return wanted and network is not None and network.vfs == "operator"
+    return pods_have_vfs(spec) and network is not None and network.vfs == "operator"
 
 
 def firmware_by_operator(spec: ClusterSpec) -> bool:
@@ -37,8 +41,7 @@ def firmware_by_operator(spec: ClusterSpec) -> bool:
 def guids_by_pods(spec: ClusterSpec) -> bool:
     """Whether ib-kubernetes gives a VF the GUID of its pod."""
     network = spec.operators.network
-    wanted = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
-    return wanted and network is not None and network.ib_kubernetes is not None
+    return pods_have_vfs(spec) and network is not None and network.ib_kubernetes is not None
 
 
 @once

@@ -72,8 +72,6 @@ SharedPlugin = Annotated[
 ]
 """The maintained plugin at an exact version. The image `acs/rdma-device-plugin` of Aliyun's
 registries is years old and its source was never published, so it cannot be corrected."""
-
-
 Ipam = Literal["whereabouts", "nv-ipam", "static", "dhcp"]
 """Who gives addresses to pods. The DeepOps RoCE guide uses DHCP without naming a server;
 `whereabouts` and `nv-ipam` need none."""

@@ -97,7 +97,6 @@ PEM_CERTIFICATES = (
 )
 LONGEST_PEM = 16_000
 """Characters: some eight certificates."""
-
 MirrorAddress = Annotated[str, StringConstraints(pattern=HTTPS_ADDRESS)]
 """An https address without a login, a query or a fragment in it."""
 RegistryAddress = Annotated[str, StringConstraints(pattern=REGISTRY_ADDRESS)]

@@ -36,7 +36,6 @@ _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9
 LABEL_VALUE: Final = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
 QUALIFIED_NAME: Final = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$"
 HCA: Final = r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$"
-
 AnyLine = Annotated[str, StringConstraints(pattern=ANY_LINE, max_length=1000)]
 """Any text on one line, also an empty one: a word of a command, the value of a variable."""
 LineText = Annotated[str, StringConstraints(pattern=LINE, max_length=300, strip_whitespace=True)]
@@ -69,8 +68,6 @@ Waivers: TypeAlias = dict[RuleName, LineText]
 """Rules that a site waives, each with the reason."""
 HcaName = Annotated[str, StringConstraints(pattern=HCA)]
 """An RDMA device of Linux: `mlx5_0`; the kernel has 63 characters for it (IB_DEVICE_NAME_MAX)."""
-
-
 REFUSED: Final = "refused_value"
 """The type of such errors among pydantic's own."""
 

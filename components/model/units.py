@@ -219,7 +219,6 @@ VlanId = Annotated[int, Field(ge=1, le=4094)]
 Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]
 """A queue depth in KiB. Other systems take bytes: the drivers convert."""
-Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
 Ipv4 = Annotated[IPv4Address, BeforeValidator(_address), form_schema(rf"^{IPV4}$", "ipv4")]
 IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"

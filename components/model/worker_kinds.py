@@ -208,10 +208,8 @@ def rail_pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     if shares_resource(spec) and spec.kubernetes is not None:
         return
     last: tuple[Host, int] | None = None
-    order, leaf_of = (
-        {leaf: number for number, leaf in enumerate(rail.leaves)},
-        leaves_of_hosts(spec),
-    )
+    order = {leaf: number for number, leaf in enumerate(rail.leaves)}
+    leaf_of = leaves_of_hosts(spec)
 
     def place(host: Host) -> int:
         return order.get(leaf_of.get((host.name, rail.name), ""), len(order))
