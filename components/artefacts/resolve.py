@@ -85,15 +85,11 @@ def k3s_source(spec: ClusterSpec) -> K3sSource:
 
 
 def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
-    known = {(each.kind, each.name): each for each in listing.artefacts_of(spec)}
-    names = {"install_script": listing.K3S_SCRIPT, "selinux_policy": listing.K3S_POLICY}
-    for architecture in listing.architectures(spec):
-        names[listing.k3s_key("binary", architecture)] = listing.k3s_binary_name(architecture)
-        names[listing.k3s_key("images", architecture)] = listing.k3s_images_name(architecture)
     found: dict[str, object] = {}
-    for key, name in names.items():
-        if (artefact := known.get(("file", name))) is not None:
-            found[key], found[f"{key}_sha256"] = _place(spec, lock, artefact)
+    for each in listing.artefacts_of(spec):
+        if each.path[:2] == ("kubernetes", "source"):
+            key = each.path[2]
+            found[f"{key}"], found[f"{key}_sha256"] = _place(spec, lock, each)
     return K3sSource().model_copy(update=found)
 
 
@@ -137,31 +133,34 @@ def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Contai
 def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
     charts = {each.name: each for each in listing.artefacts_of(spec) if each.kind == "chart"}
     found: dict[str, object] = {}
-    for release, (owner, _, place) in listing.charts_by_release(spec).items():
-        found[str(place[1])] = _chart(spec, lock, owner, lock.find(charts[release]))
+    for release, (owner, source, place) in listing.charts_by_release(spec).items():
+        entry = lock.find(charts[release])
+        if entry is not None:
+            archive = _with(source, chart=chart_archive(entry), repo=None)
+            found[str(place[1])] = _chart(spec, lock, _with(owner, chart=archive), entry)
+        elif source.repo is not None:
+            own = _with(source, repo=mirrored(source.repo, spec.sources.mirror))
+            found[str(place[1])] = _with(owner, chart=own)
     return _with(spec.operators, **found)
 
 
-def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry | None) -> ByChart:
-    """Take a chart from the lock's archive, and its images from the site's registry."""
-    source = getattr(owner, "chart", None)
-    if not isinstance(source, BaseModel) or entry is None:
-        repo: str | None = getattr(source, "repo", None)
-        if not isinstance(source, BaseModel) or repo is None:
-            return owner
-        return _with(owner, chart=_with(source, repo=mirrored(repo, spec.sources.mirror)))
-    archive = _with(source, chart=chart_archive(entry), repo=None)
+def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry) -> ByChart:
+    """Take the images of a chart in the lock's archive from the site's registry."""
     # A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag`
     # (its values.yaml): `repository` is the folder in the first form, the image in the second.
     registry, found = spec.sources.registry, ChartValues()
     for path, image in sorted(entry.images.items()):
-        keys, _, form = path.rpartition("#")
-        own = _chart_image(_pulled(spec, lock, image), form, keys.rpartition(".")[2])
+        joined, _, form = path.rpartition("#")
+        keys = joined.split(".")
         if registry is not None and registry.login is not None:
-            found = merged(found, _pull_secret(keys.split("."), form))
-        found = merged(found, _below(keys.split("."), own))
-    values = merged(found, owner.values)
-    return _with(owner, chart=archive, values=values)
+            # A name beside the image, or a reference at the top of its chart, maybe a sub-chart.
+            named = form == "image"
+            secret: JsonValue = PULL_SECRET if named else {"name": PULL_SECRET}
+            secrets: ChartValues = {"imagePullSecrets": [secret]}
+            found = merged(found, _below(keys if named else keys[:-1], secrets))
+        own = _chart_image(_pulled(spec, lock, image), form, keys[-1])
+        found = merged(found, _below(keys, own))
+    return _with(owner, values=merged(found, owner.values))
 
 
 def chart_archive(entry: Entry) -> str:
@@ -181,13 +180,6 @@ def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:
     keys = ("version", "tag") if owner == "operator" else keys
     releases = dict.fromkeys(keys, f"{tag}{at}{digest}") if digest else {}
     return {"repository": base.rpartition("/")[0] if form == "image" else base, **releases}
-
-
-def _pull_secret(keys: list[str], form: str) -> ChartValues:
-    """The registry's login: a name beside the image, or a reference atop its (sub-)chart."""
-    if form == "image":
-        return _below(keys, {"imagePullSecrets": [PULL_SECRET]})
-    return _below(keys[:-1], {"imagePullSecrets": [{"name": PULL_SECRET}]})
 
 
 def _below(keys: list[str], values: ChartValues) -> ChartValues:
