@@ -237,8 +237,11 @@ def needs_of(observed: HostState, pci: str) -> Needs:
     `fw_needs` is mlxconfig's answer from the last change; `fw_loads` depends on the kind of card.
     Without either, a reboot is needed.
     """
-    facts = (observed.values.get(f"nic.{pci}.{fact}", "") for fact in ("fw_needs", "fw_loads"))
-    return next((found for found in facts if found in _NEEDS), "reboot")
+    for fact in ("fw_needs", "fw_loads"):
+        found = observed.values.get(f"nic.{pci}.{fact}", "")
+        if found in _NEEDS:
+            return found
+    return "reboot"
 
 
 def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBoot, ...]:
