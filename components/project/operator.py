@@ -124,23 +124,18 @@ class Export:
             "podTemplate": {"metadata": {"annotations": _KEEP_POD}},
         }
         spec: Object = {
-            "stack": stack.name,
-            "backend": self.backend,
-            "secretsProvider": self.provider,
-            "projectRepo": self.source.repo,
-            "commit": self.source.commit,
-            "repoDir": self.source.folder,
-            "gitAuth": logins.get(self.source.key),
+            "stack": stack.name, "backend": self.backend, "secretsProvider": self.provider,
+            "projectRepo": self.source.repo, "commit": self.source.commit,
+            "repoDir": self.source.folder, "gitAuth": logins.get(self.source.key),
             "config": dict(stack.config),
             "secretsRef": {f"railyard:{key}": self._value(key) for key in stack.secrets},
             "envRefs": {name: self._value(name) for name in stack.variables},
             "prerequisites": [
                 {"name": object_name(each), "requirement": requirement} for each in stack.after
             ],
-            "preview": self.preview,
-            "serviceAccountName": ACCOUNT,
+            "preview": self.preview, "serviceAccountName": ACCOUNT,
             "workspaceTemplate": {"spec": pod},
-        }
+        }  # fmt: skip
         return {
             "apiVersion": "pulumi.com/v1",
             "kind": "Stack",

@@ -302,28 +302,18 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     steps = (
         (f"cd {shlex.quote(str(folder))}", f"python3 -m venv .venv && {pip}"),
         *_engine_steps(engine),
-        (
-            "a backend and a passphrase of your own, then the stack:",
-            OWN_LOGIN,
+        ("a backend and a passphrase of your own, then the stack:", OWN_LOGIN,
             "export PULUMI_CONFIG_PASSPHRASE='…' (or --secrets-provider with a key service)",
-            f"pulumi stack init {stack}",
-        ),
-        (
-            f"your values: each line of {SITE_FILE} with `{MARK.strip()}` is still the example's",
-            f".venv/bin/railyard check {SITE_FILE}",
-        ),
+            f"pulumi stack init {stack}"),
+        (f"your values: each line of {SITE_FILE} with `{MARK.strip()}` is still the example's",
+            f".venv/bin/railyard check {SITE_FILE}"),
         ("the secrets, each on standard input:", *config),
-        (
-            "the jobs' image, if you need one, and a checksum of every file of the site:",
+        ("the jobs' image, if you need one, and a checksum of every file of the site:",
             f".venv/bin/railyard image build {SITE_FILE} --push",
-            f".venv/bin/railyard pin Pulumi.{stack}.yaml",
-        ),
-        (
-            "read every device without a change, and then show the plan:",
-            f".venv/bin/railyard preflight {stack}",
-            f"pulumi preview -s {stack}",
-        ),
-    )
+            f".venv/bin/railyard pin Pulumi.{stack}.yaml"),
+        ("read every device without a change, and then show the plan:",
+            f".venv/bin/railyard preflight {stack}", f"pulumi preview -s {stack}"),
+    )  # fmt: skip
     return "Next\n" + "\n".join(
         f"  {number}. {_INDENT.join(lines)}" for number, lines in enumerate(steps, 1)
     )
