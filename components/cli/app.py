@@ -20,11 +20,9 @@ __all__ = [
 
 def command_app(summary: str | None = None) -> typer.Typer:
     """An empty group of commands with its sentence, or the place of one with its own docstring."""
+    is_group = summary is not None
     return typer.Typer(
-        help=summary,
-        no_args_is_help=summary is not None,
-        add_completion=False,
-        rich_markup_mode=None,
+        help=summary, no_args_is_help=is_group, add_completion=False, rich_markup_mode=None
     )
 
 

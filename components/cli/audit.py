@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,9 +114,11 @@ def watch(
         say(text, nl=False)
     lines = _publish(site, text, None if is_quiet else metrics)
     if asked is not None and asked.conditions:
-        lines += _set_conditions(
-            site, secrets, publish.find_faults(site.spec, report, found.findings)
-        )
+        faults, now = publish.find_faults(site.spec, report, found.findings), datetime.now(UTC)
+        try:
+            lines += publish.write_conditions(connect(site, secrets), site.spec, faults, now)
+        except (DeviceError, UsageError) as error:
+            lines.append(f"the node conditions were not written: {error}")
     for line in lines:
         say(line, err=True)
     codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
@@ -171,13 +173,3 @@ def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
         except DeviceError as error:
             lines.append(str(error))
     return lines
-
-
-def _set_conditions(
-    site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[publish.RailFault]]
-) -> list[str]:
-    try:
-        calls = connect(site, secrets)
-        return publish.write_conditions(calls, site.spec, faults, datetime.now(UTC))
-    except (DeviceError, UsageError) as error:
-        return [f"the node conditions were not written: {error}"]

@@ -126,7 +126,8 @@ def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
     fabric = spec.infiniband.rate_gbit_s if spec.infiniband else 0
     ends: dict[str, list[tuple[str, int, str]]] = {}
     for each in switches:
-        speeds = port_speeds(spec, each) if isinstance(each, Switch) and not fabric else {}
+        ours = each if isinstance(each, Switch) and not fabric else None
+        speeds: Mapping[str, int] = port_speeds(spec, ours) if ours else {}
         ends[each.name] = [
             (to if isinstance(to, str) else to.to, speeds.get(port, fabric), f"{each.name} {port}")
             for port, to in each.ports.items()

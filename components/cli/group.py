@@ -149,13 +149,9 @@ class _LazyGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_LazyGroup,
-    name="railyard",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+    cls=_LazyGroup, name="railyard", no_args_is_help=True, pretty_exceptions_enable=False,
+    rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 
 
 def _show_version(output: str) -> None:

@@ -121,16 +121,13 @@ def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
 
 def _row(found: Pinned) -> dict[str, object]:
     entry, error = found.entry, found.error
+    artefact, before = found.artefact, found.before
     return {
-        "name": found.artefact.name,
-        "kind": found.artefact.kind,
-        "address": found.artefact.address,
-        "state": found.state,
-        "sha256": entry.sha256 if entry else found.artefact.checksum,
-        "size": entry.size if entry else None,
-        "locked": found.before.sha256 if found.before else None,
+        "name": artefact.name, "kind": artefact.kind, "address": artefact.address,
+        "state": found.state, "sha256": entry.sha256 if entry else artefact.checksum,
+        "size": entry.size if entry else None, "locked": before.sha256 if before else None,
         "problem": error and {"address": error.address, "what": error.what, "fix": error.fix},
-    }
+    }  # fmt: skip
 
 
 def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
@@ -194,12 +191,9 @@ class _MakesByDefault(TyperGroup):
 
 
 bundle_app = typer.Typer(
-    cls=_MakesByDefault,
+    cls=_MakesByDefault, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     help="Gather everything that a site brings into a folder, and push its images from there.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+)  # fmt: skip
 _SECRET: Final = "registry_password"  # noqa: S105 - the name of a secret, not one
 
 

@@ -45,29 +45,9 @@ from components.model.texts import fold_names
 from components.plan.make import make_plan
 from components.plan.pieces import PAGE, STAGES, Piece, names_of_piece, pieces_of, plan_piece
 from components.preview.report import render_text
+from components.project import operator as operators
+from components.project import split_state as splitting
 from components.project.engine import OWN_LOGIN, backend_of, wanted_versions
-from components.project.operator import (
-    DEFINITION,
-    OLDEST,
-    Export,
-    OperatorStack,
-    engine_variables,
-    has_password,
-    object_name,
-    read_source,
-    refuse_old,
-    refuse_old_definition,
-)
-from components.project.split_state import (
-    Share,
-    State,
-    join_states,
-    name_of,
-    pending_of,
-    records_of,
-    split_state,
-    without_records,
-)
 from components.project.write import REQUIREMENTS
 from components.reading.site_path import CONFIG_FILE, SITE_KEY, config_file
 from components.update.secrets import secret_names
@@ -236,7 +216,7 @@ def split(stack: StackName = "") -> None:
     _refuse_foreign_config()
     here = _resources()
     state = _export(stack)
-    if not records_of(state):
+    if not splitting.records_of(state):
         made = _make_missing(stack, pieces, here)
         say(f"made {', '.join(made)}: run `railyard site up {stack}`." if made else "nothing to do")
         return
@@ -251,15 +231,16 @@ def split(stack: StackName = "") -> None:
         )
     backup = _keep(stack, "before-split", {stack: state})
     # The cluster also gets the records that no plan names.
+    plans = ((each, plan_piece(loaded.plan, each)) for each in pieces)
     shares = [
-        Share(each.stack, names_of_piece(plan_piece(loaded.plan, each)), each.name == CLUSTER)
-        for each in pieces
+        splitting.Share(each.stack, names_of_piece(plan), each.name == CLUSTER)
+        for each, plan in plans
     ]
     with _undone(stack, backup, lambda: _take_back(pieces, empty)):
         _make_missing(stack, pieces, here)
-        for name, part in split_state(state, stack, shares, _SHARED).items():
+        for name, part in splitting.split_state(state, stack, shares, _SHARED).items():
             _store(name, part)
-    _import(stack, without_records(state))
+    _import(stack, splitting.without_records(state))
     say(f"{stack} is split: {', '.join(each.stack for each in pieces)}. Its old state is {backup}.")
     say(f"Update the site with `railyard site up {stack}`.")
 
@@ -275,7 +256,7 @@ def join(stack: StackName = "") -> None:
     _refuse_foreign_config()
     here = _resources()
     empty = _export(stack)
-    if records_of(empty):
+    if splitting.records_of(empty):
         _refuse_twice(stack, pieces, here)
         raise UsageError(
             f"stack {stack} has resources, so it is not split.\n"
@@ -289,10 +270,10 @@ def join(stack: StackName = "") -> None:
     states = {each.stack: _export(each.stack) for each in pieces}
     _refuse_unfinished(states)
     backup = _keep(stack, "before-join", states)
-    with _undone(stack, backup, lambda: _import(stack, without_records(empty))):
+    with _undone(stack, backup, lambda: _import(stack, splitting.without_records(empty))):
         # Each stack has its own key, so the secrets are opened here and sealed by the import.
         opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
-        _store(stack, join_states(opened, stack))
+        _store(stack, splitting.join_states(opened, stack))
     _forget(states)
     say(f"{stack} has the whole site again. The states of its pieces are in {backup}.")
     say(f"Remove `stacks` from the site file to keep one stack; then `pulumi up --stack {stack}`.")
@@ -321,9 +302,9 @@ def _refuse_foreign_config() -> None:
         )
 
 
-def _refuse_unfinished(states: Mapping[str, State]) -> None:
+def _refuse_unfinished(states: Mapping[str, splitting.State]) -> None:
     for stack, state in states.items():
-        if unfinished := pending_of(state):
+        if unfinished := splitting.pending_of(state):
             raise UsageError(
                 f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
                 f"  fix    complete it first: pulumi up --stack {stack}"
@@ -355,7 +336,7 @@ def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
     return tuple(made)
 
 
-def _take_back(pieces: Sequence[Piece], empty: Mapping[str, State]) -> None:
+def _take_back(pieces: Sequence[Piece], empty: Mapping[str, splitting.State]) -> None:
     """Give the stacks that were there their empty states back, and remove the others."""
     for name, state in empty.items():
         _import(name, state)
@@ -369,7 +350,7 @@ def _forget(stacks: Iterable[str]) -> None:
         pulumi(["stack", "rm", name, "--yes", "--force"])
 
 
-def _store(stack: str, state: State) -> None:
+def _store(stack: str, state: splitting.State) -> None:
     """Import a state, prove that an update changes nothing, and let it seal the secrets."""
     _import(stack, state)
     if changes := _changes(stack):
@@ -377,7 +358,7 @@ def _store(stack: str, state: State) -> None:
     done = _run_quietly(stack, "up", "--yes", "--skip-preview", deadline_s=None)
     if done.returncode:
         raise UsageError(f"an update of {stack} failed:\n{(done.stderr or done.stdout).strip()}")
-    say(f"{stack}: {len(records_of(_export(stack)))} records, nothing to change")
+    say(f"{stack}: {len(splitting.records_of(_export(stack)))} records, nothing to change")
 
 
 def _changes(stack: str) -> list[str]:
@@ -393,7 +374,7 @@ def _changes(stack: str) -> list[str]:
         raise UsageError(f"{stack}: " + ("\n".join(texts) or done.stderr).strip())
     steps: list[dict[str, Any]] = found.get("steps") or []
     return [
-        name_of(step)
+        splitting.name_of(step)
         for step in steps
         if step["op"] not in {"same", "refresh"}
         and (step["op"] != "update" or step["newState"].get("custom"))
@@ -405,16 +386,16 @@ def _run_quietly(stack: str, *words: str, deadline_s: float | None) -> Completed
     return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=deadline_s)
 
 
-def _export(stack: str, *flags: str) -> State:
+def _export(stack: str, *flags: str) -> splitting.State:
     return json.loads(pulumi(["stack", "export", "--stack", stack, *flags]))
 
 
-def _import(stack: str, state: State) -> None:
+def _import(stack: str, state: splitting.State) -> None:
     """Import a state from stdin: it can have its secrets in clear, so no file may have it."""
     pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
 
 
-def _keep(stack: str, name: str, states: Mapping[str, State]) -> Path:
+def _keep(stack: str, name: str, states: Mapping[str, splitting.State]) -> Path:
     """Write the exports into the archive; secrets stay encrypted."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     folder = _BACKUPS / stack / f"{name}-{now}"
@@ -462,7 +443,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     if not operator:
         raise UsageError("the form of the export is missing.\n  fix    add --operator")
     if operator_version:
-        refuse_old(operator_version)
+        operators.refuse_old(operator_version)
     if kubeconfig:
         _refuse_old_cluster(kubeconfig)
     file = config_file(stack)
@@ -471,16 +452,16 @@ def export(  # noqa: PLR0913 - one parameter for each option
         fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
         raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
     states = _backend(backend)
-    stacks = _stacks(stack, file.parent, config, engine_variables(states, written))
+    stacks = _stacks(stack, file.parent, config, operators.engine_variables(states, written))
     site = Path(str(config.get(SITE_KEY, "")))
     needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
-    exported = Export(
-        source=read_source(Path.cwd(), needed, repo, token=git_token),
-        backend="" if has_password(states) else states,
+    exported = operators.Export(
+        source=operators.read_source(Path.cwd(), needed, repo, token=git_token),
+        backend="" if operators.has_password(states) else states,
         provider=str(written.get("secretsprovider", "")),
         image=image or f"pulumi/pulumi:{wanted_versions()['pulumi']}-nonroot",
         namespace=namespace,
-        secret=f"railyard-{object_name(stack)}",
+        secret=f"railyard-{operators.object_name(stack)}",
         preview=preview,
     )
     tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
@@ -491,10 +472,10 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
     from components.kubernetes.client import KubernetesCalls  # noqa: PLC0415 - rarely needed
 
     try:
-        answer = KubernetesCalls(read_text(kubeconfig)).call("GET", DEFINITION)
+        answer = KubernetesCalls(read_text(kubeconfig)).call("GET", operators.DEFINITION)
     except OSError as error:
         raise UsageError(f"--kubeconfig {kubeconfig}: it cannot be read: {error}") from error
-    where = f"{DEFINITION.rpartition('/')[2]} in the cluster of {kubeconfig}"
+    where = f"{operators.DEFINITION.rpartition('/')[2]} in the cluster of {kubeconfig}"
     if answer.status == HTTPStatus.NOT_FOUND:
         raise UsageError(
             f"the cluster has no Pulumi Kubernetes Operator.\n  where  {where}\n"
@@ -505,7 +486,7 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
             f"the operator's definition cannot be read: {answer.words}\n  where  {where}\n"
             "  fix    use a login that may get customresourcedefinitions, or --operator-version"
         )
-    refuse_old_definition(answer.body, where)
+    operators.refuse_old_definition(answer.body, where)
 
 
 def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]:
@@ -542,7 +523,7 @@ def _backend(named: str) -> str:
 
 def _stacks(
     name: str, folder: Path, config: Mapping[str, object], engine: Sequence[str]
-) -> list[OperatorStack]:
+) -> list[operators.OperatorStack]:
     """List the stacks of the site in the order of an update, each with what it needs."""
     # Without the stack's file: the Secret has the values that this file may lack.
     if site := config.get(SITE_KEY):
@@ -554,30 +535,27 @@ def _stacks(
     secrets = secret_names(spec)
     pieces = pieces_of(spec, name)
     if not pieces:
-        return [OperatorStack(name, config, secrets, variables)]
+        return [operators.OperatorStack(name, config, secrets, variables)]
     plan, stacks = make_plan(spec, name, checked.lock), {each.name: each.stack for each in pieces}
     needs = {each.name: plan_piece(plan, each).secret_names for each in pieces}
     needs[CLUSTER] |= {*secrets}  # its acceptance reads every switch
-    return [
-        OperatorStack(
-            each.stack,
-            {**config, f"{PREFIX}piece": each.name},
-            [key for key in secrets if key in needs[each.name]],
-            variables,
-            [stacks[other] for other in each.after],
-        )
-        for each in pieces
-    ]
+    found: list[operators.OperatorStack] = []
+    for each in pieces:
+        own = {**config, f"{PREFIX}piece": each.name}
+        after = [stacks[other] for other in each.after]
+        needed = [key for key in secrets if key in needs[each.name]]
+        found.append(operators.OperatorStack(each.stack, own, needed, variables, after))
+    return found
 
 
 def _head(
-    stack: str, exported: Export, stacks: Sequence[OperatorStack], tested: str
+    stack: str, exported: operators.Export, stacks: Sequence[operators.OperatorStack], tested: str
 ) -> Sequence[str]:
     files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
-    order = fold_names(each.name for each in stacks)
+    order, oldest = fold_names(each.name for each in stacks), operators.OLDEST
     return (
         f"{stack} at {exported.source.commit[:12]}, in the order of an update: {order}",
-        f"The operator must be {OLDEST} or later ({tested}). docs/howto/operator.md explains all.",
+        f"The operator must be {oldest} or later ({tested}). docs/howto/operator.md explains all.",
         "First, in a folder with one file for each key, without a line break at its end:",
         f"  kubectl create namespace {exported.namespace}",
         f"  kubectl -n {exported.namespace} create secret generic {exported.secret} {files}",

@@ -463,13 +463,11 @@ def _pack(found: Gathered, stack: str, top: str, now: datetime) -> bytes:
         listed.append({"name": name, "bytes": len(kept), "sha256": digest, "whole": kept == body})
         packed[name] = kept
     found.files["MANIFEST.json"] = {
-        "schema_version": SCHEMA_VERSION,
-        "stack": stack,
+        "schema_version": SCHEMA_VERSION, "stack": stack,
         "made_at": now.isoformat(timespec="seconds"),
         "addresses_masked": found.masks.addresses is not None,
-        "files": listed,
-        "left_out": found.left_out | _NEVER,
-    }
+        "files": listed, "left_out": found.left_out | _NEVER,
+    }  # fmt: skip
     packed["MANIFEST.json"] = found.masked("MANIFEST.json").encode()
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w:gz") as archive:
