@@ -130,8 +130,7 @@ def _guard(
         raise refusal(_WHOLE.format(plan.stack))
     only, kept = _scope(spec, plan, applied)
     calls = open_existing(plan.kubernetes, own | outside) if looks and not only else None
-    how = Looks(only=only)
-    seen = observe_site(plan, own | outside, applied, how) if looks else Seen()
+    seen = observe_site(plan, own | outside, applied, Looks(only=only)) if looks else Seen()
     if plan.piece == CLUSTER:
         seen = replace(seen, repairs=_other_repairs(spec, plan.stack, lock))
     there = judge_existing(spec, plan, applied, calls) if calls else ()
