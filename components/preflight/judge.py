@@ -243,7 +243,7 @@ _PACKAGES: Final = (
         ),
     ),
 )
-"""What is wrong with the packages, the wanted value, and the fix with apt-get and with dnf."""
+"""Rule, fault, wanted value, and the fix with apt-get and with dnf."""
 
 
 def _packages(case: _Case) -> Iterator[Finding]:
@@ -381,7 +381,7 @@ _SESSIONS: Final[Mapping[str, tuple[str, str, str, Severity]]] = {
         "unreachable",
     ),
 }
-"""Pattern in a session's error to the rule, what is wrong, the fix, and the severity."""
+"""Pattern in a session's error to rule, fault, fix and severity."""
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
