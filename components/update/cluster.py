@@ -356,7 +356,7 @@ def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
 
 
 _DEMANDS: Final = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
-"""A pod's demands on the node, any of which a policy may refuse."""
+"""A pod's demands on the node; a policy may refuse each of them."""
 _NOT_YET: Final = frozenset(
     {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
 )

@@ -132,7 +132,7 @@ def narrow(
 
 
 def _parts(spec: ClusterSpec, hosts: Sequence[Host]) -> dict[str, dict[str, list[str]]]:
-    """Return the parts that a user may select, such as `host=gpu01,gpu02`: kind to name to devices.
+    """Map each kind of part that a user may select, such as `host=gpu01`, to names and devices.
 
     A unit is a `domain` of hosts; a rail has no device of its own.
     """
