@@ -64,7 +64,7 @@ def asked_of_cluster(
     If the last proof is of the same plan, the plan is what was applied, also after a refresh.
     Otherwise the state's record counts, since drift is never measured from an edited file.
 
-    The secrets are for comparing the login of a registry.
+    The secrets contain the login of a registry.
     """
     if plan.kubernetes is None or not (applied.objects or applied.releases):
         return None
@@ -356,7 +356,7 @@ def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
 
 
 _DEMANDS: Final = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
-"""A pod's demands on the node; a policy may refuse each of them."""
+"""Demands of a pod on its node. Policies refuse them."""
 _NOT_YET: Final = frozenset(
     {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
 )

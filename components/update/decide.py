@@ -54,7 +54,7 @@ class Intentions:
     run: int
     """Number of the acceptance run; unchanged if no new proof is needed."""
     plan: ClusterPlan
-    """The plan, with a new generation for each cloud object that is gone."""
+    """The plan. Deleted cloud objects have a new generation."""
     changed: frozenset[str] | None = None
     """Devices that this update changes; None if acceptance covers the whole site."""
     cluster: ClusterDrift = field(default_factory=ClusterDrift)

@@ -132,7 +132,7 @@ def narrow(
 
 
 def _parts(spec: ClusterSpec, hosts: Sequence[Host]) -> dict[str, dict[str, list[str]]]:
-    """Map each kind of part that a user may select, such as `host=gpu01`, to names and devices.
+    """Return the devices of each part, by kind and name, such as `host=gpu01`.
 
     A unit is a `domain` of hosts; a rail has no device of its own.
     """
