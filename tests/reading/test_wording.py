@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from components.core.problem import Finding
 from components.model.cluster import ClusterSpec
+from components.model.switch_models import Schedule
 from components.reading.load import parse_site
+from components.reading.loose import find_loose_types
 from components.reading.members import models_in, pattern_of
 from components.reading.patterns import PATTERNS
 from components.reading.wording import did_you_mean
@@ -159,3 +161,8 @@ def test_a_hint_leads_to_what_was_meant(word: str, known: tuple[str, ...], hint:
 def test_true_of_a_kernel_setting_is_a_number() -> None:
     [problem] = _problems("kernel: {sysctls: {kernel.sysrq: true}}")
     assert problem.fix == "write 1: the kernel wants the number."
+
+
+def test_a_quoted_number_in_a_mapping_of_numbers_is_refused() -> None:
+    (problem,) = find_loose_types(Schedule, {"shares": {"3": "50"}})
+    assert problem.what == 'shares["3"] is the text "50", and a whole number is expected.'
