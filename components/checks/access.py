@@ -7,13 +7,14 @@ from operator import attrgetter
 from typing import Final
 
 from components.checks.rows import also, refuse, unique
-from components.checks.rule import Finding, Findings, at, place_of, places
+from components.checks.rule import Finding, Findings, Here, at, places, walk
 from components.checks.topology import block_path
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
 from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
+from components.model.fabric import Switch
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import firmware_by_operator, vfs_by_operator
@@ -29,21 +30,24 @@ _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
 """Ends of the keys in the examples, which no real device has."""
 
 
+def _logins(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, Here]]:
+    return ((name, ssh, Here(ssh, path)) for name, ssh, path in each_ssh(spec))
+
+
 def check_host_key(spec: ClusterSpec) -> Findings:
     """The SSH host key of each device and jump host is pinned: ed25519, ECDSA or RSA.
 
     Without it the first machine that answers at the address would be trusted.
     """
-    by_port: dict[int, dict[str, tuple[Ssh, SpecPath]]] = {}
-    for name, ssh, path in each_ssh(spec):
+    by_port: dict[int, dict[str, Here]] = {}
+    for name, ssh, here in _logins(spec):
         if ssh.host_key is None:
-            by_port.setdefault(ssh.port, {})[name] = (ssh, path)
+            by_port.setdefault(ssh.port, {})[name] = here
     for port, without in by_port.items():
-        names, verb = fold_names(without), "has" if len(without) == 1 else "have"
-        addresses = " ".join(ssh.address for ssh, _ in without.values())
-        where = tuple(at((*path, "host_key"), ssh.host_key) for ssh, path in without.values())
-        fix = f"{how_to_pin(addresses, port)}."
-        yield Finding(f"{names} {verb} no pinned host key.", where, fix)
+        what = f"{fold_names(without)} {'has' if len(without) == 1 else 'have'} no pinned host key."
+        addresses = " ".join(each("address")[0].value or "" for each in without.values())
+        where = tuple(place for each in without.values() for place in each("host_key"))
+        yield Finding(what, where, f"{how_to_pin(addresses, port)}.")
 
 
 @also(
@@ -80,14 +84,14 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
     """
     by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
     for name, ssh, path in each_ssh(spec):
-        words = (ssh.host_key or "").split()
-        if len(words) > 1 and not words[1].endswith(_EXAMPLE_KEYS):
-            by_key.setdefault(words[1], {}).setdefault(ssh.address, (name, path))
-    for key, devices in ((key, found) for key, found in by_key.items() if len(found) > 1):
+        _, key, *_ = [*(ssh.host_key or "").split(), "", ""]
+        if key and not key.endswith(_EXAMPLE_KEYS):
+            by_key.setdefault(key, {}).setdefault(ssh.address, (name, path))
+    for key, devices in by_key.items():
         what = f"{fold_names(name for name, _ in devices.values())} have one host key."
         where = tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values())
         fix = "write the key of each (`ssh-keyscan ADDRESS`); on clones first run `ssh-keygen -A`."
-        yield Finding(what, where, fix, "warning")
+        yield from [Finding(what, where, fix, "warning")] if len(devices) > 1 else ()
 
 
 def check_credentials(spec: ClusterSpec) -> Findings:
@@ -95,26 +99,25 @@ def check_credentials(spec: ClusterSpec) -> Findings:
 
     A host's password would have to travel with every command; for sudo there is `sudo_password`.
     """
-    for name, ssh, path in each_ssh(spec):
-        on_host = path[0] in {"hosts", "environment"}
+    for name, ssh, here in _logins(spec):
+        on_host = here.path[0] in {"hosts", "environment"}
         given = [key for key in _LOGINS if getattr(ssh, key)]
         if not given:
             example = "private_key: {secret: ssh_private_key}"
-            example = example if on_host else "password: {secret: switch_password}"
-            fix = f"add {example}, or agent: true."
-            yield Finding(f"{name} has neither a private key nor a password.", (at(path),), fix)
+            fix = f"add {example if on_host else 'password: {secret: switch_password}'}, or agent: "
+            what = f"{name} has neither a private key nor a password."
+            yield Finding(what, (at(here.path),), f"{fix}true.")
         elif ssh.password is not None and on_host:
             what = f"{name} has a password, but Railyard logs in to hosts only by key."
             fix = "use private_key or agent; what its sudo asks for is sudo_password."
-            yield Finding(what, (at((*path, "password"), ssh.password.name),), fix)
+            yield Finding(what, here("password"), fix)
         elif len(given) > 1:
-            where = tuple(place_of(spec, (*path, key)) for key in given)
-            fix = "keep the one that the device accepts."
-            yield Finding(f"{name} has {' and '.join(_LOGINS[key] for key in given)}.", where, fix)
+            what = f"{name} has {' and '.join(_LOGINS[key] for key in given)}."
+            yield Finding(what, here(*given), "keep the one that the device accepts.")
         if ssh.passphrase is not None and ssh.private_key is None:
-            where = (at((*path, "passphrase"), ssh.passphrase.name),)
+            what = f"{name} has a passphrase, but no private key for it."
             fix = "remove it: an SSH agent holds opened keys, and a password needs no passphrase."
-            yield Finding(f"{name} has a passphrase, but no private key for it.", where, fix)
+            yield Finding(what, here("passphrase"), fix)
 
 
 def check_login_rights(spec: ClusterSpec) -> Findings:
@@ -136,9 +139,8 @@ def check_login_rights(spec: ClusterSpec) -> Findings:
             enable = "" if session.enables else f"{os} lacks `enable`"
         for key, why in (("sudo_password", sudo), ("enable_password", enable)):
             if why and getattr(ssh, key) is not None:
-                yield Finding(
-                    f"{name} has {key}, but {why}.", (at((*path, key)),), f"remove {key}."
-                )
+                what = f"{name} has {key}, but {why}."
+                yield Finding(what, (at((*path, key)),), f"remove {key}.")
 
 
 def check_exec_reach(spec: ClusterSpec) -> Findings:
@@ -147,12 +149,10 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
     Its SSH client takes one jump host, offers only SHA-1 for an RSA host key, and answers no
     prompt.
     """
-    for s, switch in enumerate(spec.switches):
-        if switch.executor != "exec":
-            continue
+    for switch, here in [s for s in walk(spec, "switches.*", Switch) if s[0].executor == "exec"]:
         from components.remote.endpoint import endpoint_of  # noqa: PLC0415 - slow, for exec alone
 
-        path, ssh, reason = ("switches", s, "ssh"), switch.ssh, ""
+        ssh, reason = switch.ssh, ""
         if ssh.enable_password is not None:
             reason = "`enable` asks for a password"
         elif ssh.legacy_algorithms:
@@ -162,7 +162,7 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
         if reason:
             what = f"{switch.name} cannot take its configuration as one exec: {reason}."
             fix = "remove executor: `device` has its own SSH client."
-            yield Finding(what, (at(path), at(("switches", s, "executor"), switch.executor)), fix)
+            yield Finding(what, here("ssh", "executor"), fix)
 
 
 def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
@@ -171,17 +171,15 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
     An attacker who can make a collision of SHA-1 can pose as the device. OpenSSH refuses such host
     keys since 8.8 (2021): update such a Linux host.
     """
-    for name, ssh, path in each_ssh(spec):
-        if not ssh.legacy_algorithms:
-            continue
-        place = (at((*path, "legacy_algorithms"), value=True),)
-        if path[0] == "switches":
+    for name, ssh, here in _logins(spec):
+        if ssh.legacy_algorithms and here.path[0] == "switches":
             what = f"{name} may use SHA-1 for its host key and key exchange."
             fix = "update its system when there is a release, and remove legacy_algorithms."
-            yield Finding(what, place, fix, "warning")
-        else:
+            yield Finding(what, here("legacy_algorithms"), fix, "warning")
+        elif ssh.legacy_algorithms:
             what = f"{name} is not a switch, but SHA-1 is allowed only for old switches."
-            yield Finding(what, place, "remove legacy_algorithms; update its SSH server.")
+            fix = "remove legacy_algorithms; update its SSH server."
+            yield Finding(what, here("legacy_algorithms"), fix)
 
 
 def check_proxy(spec: ClusterSpec) -> Findings:
@@ -189,17 +187,14 @@ def check_proxy(spec: ClusterSpec) -> Findings:
 
     Docker's daemon reads a separate file.
     """
-    proxy = spec.proxy
-    if proxy is None:
-        return
-    if proxy.http is None and proxy.https is None:
-        fix = "add http or https, or remove proxy."
-        yield Finding("the proxy lacks an address.", places(spec, "proxy"), fix)
+    where = places(spec, "proxy")
+    if spec.proxy is not None and spec.proxy.http is None and spec.proxy.https is None:
+        yield Finding("the proxy lacks an address.", where, "add http or https, or remove proxy.")
     by_docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
-    if by_docker or spec.containers is not None:
+    if spec.proxy is not None and (by_docker or spec.containers is not None):
         what = "images are pulled by Docker, whose daemon does not know of the proxy."
         fix = "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site."
-        yield Finding(what, places(spec, "proxy"), fix, "warning")
+        yield Finding(what, where, fix, "warning")
 
 
 _ASKED: Final = {
@@ -213,8 +208,6 @@ _ASKED: Final = {
     "toolkit": "the container toolkit",
 }
 """Key below `host_defaults` to its words; a group can set the first five."""
-
-
 _OF_NICS: Final = {
     "sriov": "settings of VFs",
     "address": "an address of the card",
@@ -244,30 +237,28 @@ def check_host_login(spec: ClusterSpec) -> Findings:
     `login: none` is for workers of an existing cluster; Railyard sets up all other hosts itself.
     """
     foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
-    for h, host in enumerate(spec.hosts):
-        place = at(("hosts", h, "login"), host.login)
-        if host.login != "none" and host.ssh is None:
-            where = (at(("hosts", h)),)
-            fix = "add ssh with address, user, private_key and host_key, or login: none."
-            yield Finding(f"{host.name} lacks ssh, so Railyard cannot log in.", where, fix)
-        elif host.login != "none":
-            continue
+    for host, here in walk(spec, "hosts.*", Host):
+        if host.login != "none":
+            if host.ssh is None:
+                what = f"{host.name} lacks ssh, so Railyard cannot log in."
+                fix = "add ssh with address, user, private_key and host_key, or login: none."
+                yield Finding(what, (at(here.path),), fix)
         elif host.ssh is not None:
             what = f"{host.name} has ssh, but login: none."
-            where = (place, at(("hosts", h, "ssh", "address"), host.ssh.address))
-            yield Finding(what, where, "remove one of the two.")
+            yield Finding(what, here("login", "ssh.address"), "remove one of the two.")
         elif host.role != "worker":
             what = f"{host.name} is a {host.role.replace('_', ' ')} host, but has login: none."
             fix = "add its ssh: login: none is for workers of an existing cluster."
-            yield Finding(what, (place, at(("hosts", h, "role"), host.role)), fix)
+            yield Finding(what, here("login", "role"), fix)
         elif not foreign or guests:
             ours = "its cluster" if spec.kubernetes else "its work"
             what = f"{host.name} has login: none, but Railyard must set up "
             what += f"{'its virtual machine' if foreign else ours}."
             plane = "kubernetes.plane" if spec.kubernetes else "containers"
-            fix = "add its ssh, or use plane: existing if others run the cluster."
-            key = "environment.kind" if foreign else plane
-            yield Finding(what, (place, *places(spec, key)), fix)
+            where = here("login") + places(spec, "environment.kind" if foreign else plane)
+            yield Finding(
+                what, where, "add its ssh, or use plane: existing if others run the cluster."
+            )
 
 
 def check_untouched_host(spec: ClusterSpec) -> Findings:
@@ -281,13 +272,11 @@ def check_untouched_host(spec: ClusterSpec) -> Findings:
         if host.login != "none" or host.ssh is not None or not foreign:
             continue  # `host-login` says so
         for path, value, words in (*_of_settings(spec, host), *_of_cards(spec, h, host)):
+            what = f"{host.name} has login: none, but {path[-1]} asks for {words} there."
             others = "" if path[0] == "hosts" else "; set it for other hosts by their host group"
-            yield Finding(
-                f"{host.name} has login: none, but {path[-1]} asks for {words} there.",
-                (at(path, value), at(("hosts", h, "login"), host.login)),
-                f"if the node has it already, add waive: {{untouched-host: WHY}}. Else remove "
-                f"{path[-1]}{others}.",
-            )
+            fix = "if the node has it already, add waive: {untouched-host: WHY}. Else remove "
+            where = (at(path, value), at(("hosts", h, "login"), host.login))
+            yield Finding(what, where, f"{fix}{path[-1]}{others}.")
 
 
 def _of_settings(spec: ClusterSpec, host: Host) -> Iterator[tuple[SpecPath, object, str]]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations, product
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from components.checks.rows import also, known, refuse, requires, rule, unique, values
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rows import also, known, refuse, requires, rule, unique
+from components.checks.rule import Finding, Findings, at, places, twins, values, walk
 from components.checks.topology import PlacedNic, list_nics
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
@@ -18,7 +19,7 @@ from components.core.problem import Place, SpecPath
 from components.fabric.links import reachable, switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.hosts import Nic
+from components.model.hosts import Host, Nic
 from components.model.places import (
     RailSubnet,
     default_way,
@@ -48,42 +49,37 @@ def as_ipv4(text: str) -> IPv4Address | None:
 
 def check_node_address(spec: ClusterSpec) -> Findings:
     """Each node has an IPv4 address in the cluster: `node_ip`, or its SSH address."""
-    for h, host in enumerate(spec.hosts):
-        address = host.address
-        known = host.node_ip is None and address and not has_placeholder(address)
-        if known and not is_machine_ipv4(address):
+    for host, here in walk(spec, "hosts.*", Host):
+        address = "" if host.node_ip is not None else host.address
+        if address and not has_placeholder(address) and not is_machine_ipv4(address):
             what = f'the node {host.name} needs an IPv4 address, but "{address}" is not one.'
             fix = "set node_ip to the address by which the other nodes reach it."
-            yield Finding(what, places(spec, f"hosts.{h}.ssh.address"), fix)
+            yield Finding(what, here("ssh.address"), fix)
 
 
 def check_duplicate_address(spec: ClusterSpec) -> Findings:
     """No two devices answer at one address and port, and no two nodes share an address."""
-    first: dict[str, tuple[str, SpecPath]] = {}
+    doors: list[tuple[str, str, SpecPath]] = []
     for name, ssh, path in each_ssh(spec):
-        if path[0] not in {"switches", "hosts"}:
-            continue
-        names = default_way(spec, path) if ssh.jump is None else ssh.jump
-        way = f" by {', '.join(names)}" if names else ""  # another network may contain it too
-        key = f"{ssh.address} port {ssh.port}{way}"
-        other, other_path = first.setdefault(key, (name, path))
+        if path[0] in {"switches", "hosts"}:
+            names = default_way(spec, path) if ssh.jump is None else ssh.jump
+            way = f" by {', '.join(names)}" if names else ""  # another network may contain it too
+            doors.append((f"{ssh.address} port {ssh.port}{way}", name, (*path, "address")))
+    nodes: list[tuple[str, str, SpecPath]] = [
+        (host.address, host.name, ("hosts", h, *(["node_ip"] if host.node_ip else _OF_SSH)))
+        for h, host in enumerate(spec.hosts)
+        if host.address
+    ]
+    pairs = twins(nodes, itemgetter(0))
+    unlike = (pair for pair in pairs if {each[2][-1] for each in pair} != {"address"})
+    for (address, name, path), (_, other, there) in (*twins(doors, itemgetter(0)), *unlike):
         if other != name:
-            yield _shared(key, name, (*path, "address"), other, (*other_path, "address"))
-    nodes: dict[str, tuple[str, SpecPath]] = {}
-    for h, host in enumerate(spec.hosts):
-        if not host.address:
-            continue
-        path: SpecPath = ("hosts", h, "node_ip") if host.node_ip else ("hosts", h, "ssh", "address")
-        other, other_path = nodes.setdefault(host.address, (host.name, path))
-        same_ssh = path[-1] == "address" == other_path[-1]
-        if other != host.name and not same_ssh:
-            yield _shared(host.address, host.name, path, other, other_path)
+            what = f"{other} and {name} have the same address: {address}."
+            shown = address.partition(" ")[0]
+            yield Finding(what, (at(path, shown), at(there, shown)), "correct one of the two.")
 
 
-def _shared(address: str, name: str, path: SpecPath, other: str, other_path: SpecPath) -> Finding:
-    shown = address.partition(" ")[0]
-    what = f"{other} and {name} have the same address: {address}."
-    return Finding(what, (at(path, shown), at(other_path, shown)), "correct one of the two.")
+_OF_SSH: Final = ("ssh", "address")
 
 
 class _Net(NamedTuple):
@@ -99,7 +95,7 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     trunks between all leaves. Networks whose addresses Linux accepts from no cable are refused too:
     0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
-    networks = _networks(spec)
+    networks = [*_networks(spec)]
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
     if same:
         yield from _no_flat_fabric(spec)
@@ -122,28 +118,22 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
             yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
 
 
-def _networks(spec: ClusterSpec) -> list[_Net]:
-    networks = [
-        _Net(f"the subnet of {rail.name}", rail.subnet, ("rails", r, "subnet"))
-        for r, rail in enumerate(spec.rails)
-    ]
-    for words in ("pod", "service") if spec.kubernetes is not None else ():
-        network = getattr(spec.kubernetes, f"{words}_cidr")
-        networks.append(_Net(f"the {words} network", network, ("kubernetes", f"{words}_cidr")))
-    return networks
+def _networks(spec: ClusterSpec) -> Iterator[_Net]:
+    for rail, here in walk(spec, "rails.*", Rail):
+        yield _Net(f"the subnet of {rail.name}", rail.subnet, (*here.path, "subnet"))
+    for each in values(spec, "kubernetes.pod_cidr kubernetes.service_cidr"):
+        yield _Net(f"the {each.key.removesuffix('_cidr')} network", each.value, each.path)
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
-    named: list[tuple[str, str, SpecPath]] = [
+    named = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
         if path[0] in {"switches", "hosts"}
     ]
-    nodes = enumerate(spec.hosts)
-    named += [(host.name, host.node_ip or "", ("hosts", h, "node_ip")) for h, host in nodes]
-    if spec.k3s is not None and (shared := spec.k3s.virtual_address) is not None:
-        path = ("kubernetes", "virtual_address", "address")
-        named.append(("the balancers", str(shared.address), path))
+    named += [(each.owner, each.value, each.path) for each in values(spec, "hosts.*.node_ip")]
+    shared = values(spec, "kubernetes.virtual_address.address")
+    named += [("the balancers", str(each.value), each.path) for each in shared]
     for name, text, path in named:
         if (address := as_ipv4(text)) is not None:
             yield name, address, path
@@ -152,6 +142,9 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
 def _no_flat_fabric(spec: ClusterSpec) -> Findings:
     """Explain why rails with one subnet are not one network; yield nothing for several subnets."""
     first, vlans = spec.rails[0], sorted({rail.vlan for rail in spec.rails})
+    holders = [name for names in switches_of_rails(spec).values() for name in names]
+    joined = [reachable(spec, rail.name, holders[0]) for rail in spec.rails if holders]
+    far = next((name for name in holders if not any(name in each for each in joined)), None)
     if len(vlans) > 1 and shares_resource(spec):
         return  # `resource-name` reports it
     if len(vlans) > 1:
@@ -161,8 +154,8 @@ def _no_flat_fabric(spec: ClusterSpec) -> Findings:
         what, fix = "and some have leaves", "remove leaves"
     elif len({rail.gateway for rail in spec.rails}) > 1:
         what, fix = "but different gateways", "write one gateway for all rails"
-    elif cut := _cut_off(spec):
-        what = f"but no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
+    elif far:
+        what = f"but no trunk for VLAN {first.vlan} joins {holders[0]} and {far}, which have cards"
         fix = f"add links between the switches that carry VLAN {first.vlan}"
     else:
         return
@@ -172,14 +165,6 @@ def _no_flat_fabric(spec: ClusterSpec) -> Findings:
 
 def _subnets(spec: ClusterSpec) -> tuple[Place, ...]:
     return tuple(at(("rails", r, "subnet"), rail.subnet) for r, rail in enumerate(spec.rails))
-
-
-def _cut_off(spec: ClusterSpec) -> tuple[str, str] | None:
-    """Return two switches with cards of a flat fabric that no trunk with its VLAN joins."""
-    holders = [name for names in switches_of_rails(spec).values() for name in names]
-    joined = [reachable(spec, rail.name, holders[0]) for rail in spec.rails if holders]
-    far = next((name for name in holders if not any(name in each for each in joined)), None)
-    return (holders[0], far) if far else None
 
 
 def check_flat_fabric(spec: ClusterSpec) -> Findings:
@@ -234,25 +219,19 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
     # Hosts cannot use the network's own address and its broadcast address.
     free = max(subnet.network.num_addresses - 2, 0)
     if free < (total := sum(needed.values())):
-        wanted = ", ".join(words for words, count in needed.items() if count)
-        what = (
-            f"{subnet.network} of {subnet.rail}{f' on {subnet.leaf}' if subnet.leaf else ''} has "
-        )
-        what += f"{free} addresses for {total}: {wanted}."
-        where = (_at_subnet(r, subnet),)
-        yield Finding(what, where, "choose a larger subnet, or fewer VFs.")
+        leaf = f" on {subnet.leaf}" if subnet.leaf else ""
+        what = f"{subnet.network} of {subnet.rail}{leaf} has {free} addresses for {total}: "
+        what += f"{', '.join(words for words, count in needed.items() if count)}."
+        yield Finding(what, (_at_subnet(r, subnet),), "choose a larger subnet, or fewer VFs.")
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Findings:
     """The pod network has a /24 for each node; for kubespray see kubespray-nodes."""
-    kubernetes = spec.kubernetes
-    if kubernetes is None or spec.kubespray is not None:
-        return
-    nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
-    if nodes < len(spec.hosts):
-        what = f"pod_cidr {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes."
-        fix = "choose a larger one; each node takes a /24."
-        yield Finding(what, places(spec, "kubernetes.pod_cidr"), fix)
+    for each in values(spec, "kubernetes.pod_cidr", lambda spec: spec.kubespray is None):
+        nodes = each.value.num_addresses // _PODS_PER_NODE
+        if nodes < len(spec.hosts):
+            what = f"pod_cidr {each.value} has room for {nodes} of {len(spec.hosts)} nodes."
+            yield Finding(what, (each.place,), "choose a larger one; each node takes a /24.")
 
 
 _NO_MACHINES: Final = 31
@@ -289,21 +268,23 @@ def check_pf_address(spec: ClusterSpec) -> Findings:
 
 def _outside(spec: ClusterSpec, nic: PlacedNic, rail: Rail, place: RailSubnet) -> Findings:
     address, subnet = IPv4Address(nic.nic.address or ""), place.network
-    ends, where = (subnet.network_address, subnet.broadcast_address), (nic.at("address"),)
+    ends, where = (subnet.network_address, subnet.broadcast_address), nic.at("address")
     pools = (pool for each in pools_of(spec).values() for pool in each)
     probes = spec.kubernetes is not None and not spec.pod_network.host_network
     if subnet.prefixlen >= _NO_MACHINES:
         where = (*where, _at_subnet(spec.rails.index(rail), place))
+        what = f"{rail.name}'s subnet {subnet} is too small for {nic}."
         fix = "choose a larger subnet; /24 is usual."
-        yield Finding(f"{rail.name}'s subnet {subnet} is too small for {nic}.", where, fix)
     elif probes and any(pool.network == subnet and pool.probe == address for pool in pools):
         what = f"{address} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
-        yield Finding(what, where, "give the card another address.")
+        fix = "give the card another address."
     elif address not in subnet or address in ends:
         on_leaf = f" on {place.leaf}" if place.leaf else ""
         what = f"{address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
         fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length."
-        yield Finding(what, where, fix)
+    else:
+        return
+    yield Finding(what, where, fix)
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
@@ -314,6 +295,7 @@ def check_renamed(spec: ClusterSpec) -> Findings:
     for group, devices in (("hosts", spec.hosts), ("switches", spec.switches)):
         names, first = {each.name for each in devices}, dict[str, str]()
         for new, old in getattr(spec.renamed, group).items():
+            what = fix = ""
             if new not in names:
                 what = f"{new} is renamed from {old}, but {group} lacks it."
                 fix = "remove the entry, or correct the name."
@@ -323,35 +305,29 @@ def check_renamed(spec: ClusterSpec) -> Findings:
             elif first.setdefault(old, new) != new:
                 what = f"{new} and {first[old]} are both renamed from {old}."
                 fix = "remove one of the entries."
-            else:
-                continue
-            yield Finding(what, (at(("renamed", group, new), old),), fix)
+            if what:
+                yield Finding(what, (at(("renamed", group, new), old),), fix)
 
 
 def _one_pool(spec: ClusterSpec) -> Findings:
-    is_sriov = spec.pod_network.mode == "sriov"
-    if why := [*_why_not_one_pool(spec)] if is_sriov and _is_one_pool(spec) else []:
-        name, reasons = spec.rails[0].resource, ", and ".join(text for text, _ in why)
-        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
-        where = (at(("rails", 0, "resource"), name), *(place for _, place in why))
-        fix = (
-            "give each rail a separate resource, VLAN and subnet. Or keep one resource, and write "
-        )
-        fix += "the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
-        yield Finding(what, where, fix)
-
-
-def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
-    first = spec.rails[0].vlan
-    for r, rail in [(r, rail) for r, rail in enumerate(spec.rails) if rail.vlan != first][:1]:
-        place = at(("rails", r, "vlan"), rail.vlan)
-        yield f"{rail.name} is in VLAN {rail.vlan} and not in {first}", place
+    if spec.pod_network.mode != "sriov" or not _is_one_pool(spec):
+        return
+    name, first, why = spec.rails[0].resource, spec.rails[0].vlan, list[tuple[str, Place]]()
+    for rail, here in [each for each in walk(spec, "rails.*", Rail) if each[0].vlan != first][:1]:
+        why += [(f"{rail.name} is in VLAN {rail.vlan} and not in {first}", *here("vlan"))]
     wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
     if wrong:
         count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
-        yield f"{count} {wrong[0].nic.vfs} VFs", wrong[0].at("vfs")
+        why += [(f"{count} {wrong[0].nic.vfs} VFs", *wrong[0].at("vfs"))]
     if spec.acceptance.perftest:
-        yield "perftest cases need a rail to run on", at(("acceptance", "perftest"))
+        why += [("perftest cases need a rail to run on", at(("acceptance", "perftest")))]
+    if why:
+        reasons = ", and ".join(text for text, _ in why)
+        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
+        where = (*places(spec, "rails.0.resource"), *(place for _, place in why))
+        fix = "give each rail a separate resource, VLAN and subnet. Or keep one resource, and "
+        fix += "write the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
+        yield Finding(what, where, fix)
 
 
 def _is_one_pool(spec: ClusterSpec) -> bool:
@@ -365,20 +341,18 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
     An InfiniBand site needs no `rails`.
     """
     if not spec.rails and spec.rdma.transport == "roce":
-        where = places(spec, "rails")
+        what = "the site lacks rails, so its workers lack an RDMA network."
         fix = "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two."
-        yield Finding("the site lacks rails, so its workers lack an RDMA network.", where, fix)
+        yield Finding(what, places(spec, "rails"), fix)
     used = {nic.nic.rail for nic in list_nics(spec)}
-    for r, rail in enumerate(spec.rails):
+    for rail, here in walk(spec, "rails.*", Rail):
         if rail.name not in used:
             what = f"{rail.name} lacks NICs: a job that asks for its resource waits for ever."
-            yield Finding(what, places(spec, f"rails.{r}.name"), "add the NICs or remove the rail.")
+            yield Finding(what, here("name"), "add the NICs or remove the rail.")
 
 
 _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 """Names that the kernel itself gives out, in the order in which devices come up."""
-
-
 RULES: Final = (
     rule(
         "duplicate-name",

@@ -11,9 +11,9 @@ from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import Cable, list_all_ports, list_cables
-from components.core.problem import Place, SpecPath
+from components.checks.rule import Finding, Findings, Here, at, places, walk
+from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
+from components.core.problem import Place
 from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import least_release, system_of
 from components.model.cluster import ClusterSpec
@@ -32,51 +32,49 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
     For a model that the file describes, each check lists the facts that cannot be verified. Models
     without a login, or with other commands for queues, are refused with that reason.
     """
-    for s, switch in enumerate(spec.switches):
-        (where,), unplanned = places(spec, f"switches.{s}.model"), why_unplanned(switch.model)
+    mode = spec.rdma.mode
+    for switch, here in walk(spec, "switches.*", Switch):
+        where, model = here("model"), switch.hardware
+        unplanned = why_unplanned(switch.model)
         if switch.is_described:
             yield from _described(spec, switch.model, where)
         elif unplanned is not None:
-            yield Finding(f"{switch.model} {unplanned[0]}.", (where,), unplanned[1])
-        elif switch.hardware is None:
-            known = _models_of(switch.os)
-            near = nearest_model(switch.model, known)
-            hint = f" The nearest known one is {near}." if near else ""
-            example = f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}"
-            what = f"Railyard does not know the switch model {switch.model} with {switch.os}.{hint}"
-            fix = f"use one of: {', '.join(known)}; or describe it under switch_models: {example}."
-            yield Finding(what, (where,), fix)
+            yield Finding(f"{switch.model} {unplanned[0]}.", where, unplanned[1])
+        elif model is None:
+            yield _unknown(switch, where)
+        is_roce = model is not None and switch.carries == "roce" and mode != "lossy_ecn"
+        if model is not None and is_roce and not model.max_lossless_priorities:
+            what = f"{mode} needs a lossless priority, which {model.described} lacks."
+            fix = "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has "
+            yield Finding(what, where + places(spec, "rdma.mode"), f"{fix}one.")
     used = {switch.model for switch in spec.switches}
     for name in [name for name in spec.switch_models if name not in used]:
         what = f"switch_models describes {name}, but no switch has that model."
         fix = "correct the name, or remove the description."
         yield Finding(what, (at(("switch_models", name)),), fix, "warning")
-    yield from _never_lossless(spec)
 
 
-def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
+def _unknown(switch: Switch, where: tuple[Place, ...]) -> Finding:
+    known = _models_of(switch.os)
+    near = nearest_model(switch.model, known)
+    what = f"Railyard does not know the switch model {switch.model} with {switch.os}."
+    what += f" The nearest known one is {near}." if near else ""
+    example = f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}"
+    fix = f"use one of: {', '.join(known)}; or describe it under switch_models: {example}."
+    return Finding(what, where, fix)
+
+
+def _described(spec: ClusterSpec, name: str, where: tuple[Place, ...]) -> Findings:
     known = " The file's description replaces the catalogue's." * (name in MODELS)
     what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
     fix = "read the vendor's data sheet, and waive the rule with that reason."
-    yield Finding(what, (where, at(("switch_models", name))), fix, "warning")
+    yield Finding(what, (*where, at(("switch_models", name))), fix, "warning")
     described = spec.switch_models[name]
     parts = (int(split.partition("x")[2]) for split in described.breakouts)
     if max(described.speeds_gbit_s) < max(parts, default=0):
         what = f"a part of a split port of {name} would be faster than the whole port."
         fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
         yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
-
-
-def _never_lossless(spec: ClusterSpec) -> Findings:
-    if spec.rdma.mode == "lossy_ecn":
-        return
-    for s, switch in enumerate(spec.switches):
-        model = switch.hardware
-        if model is None or switch.carries != "roce" or model.max_lossless_priorities:
-            continue
-        what = f"{spec.rdma.mode} needs a lossless priority, which {model.described} lacks."
-        fix = "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one."
-        yield Finding(what, places(spec, f"switches.{s}.model", "rdma.mode"), fix)
 
 
 def _models_of(system: str) -> list[str]:
@@ -108,13 +106,13 @@ def check_switch_system(spec: ClusterSpec) -> Findings:
 
     An SN5600 came years after Onyx' last model.
     """
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         model = switch.hardware
         if model is not None and switch.os not in model.ports:
-            where = places(spec, f"switches.{s}.os", f"switches.{s}.model")
             fix = f"set os to {' or '.join(model.ports)}, or model to "
             fix += f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}."
-            yield Finding(f"{model.described} does not run {switch.os}.", where, fix)
+            what = f"{model.described} does not run {switch.os}."
+            yield Finding(what, here("os", "model"), fix)
 
 
 def check_switch_release(spec: ClusterSpec) -> Findings:
@@ -125,26 +123,20 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
     202205 (vendors' editions count otherwise); MLNX-OS prints partitions in the expected form since
     3.6.8010. Some models came later.
     """
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         model, system = switch.hardware, system_of(switch.os)
         if model is not None and switch.os not in model.ports:
             continue  # `switch-system` names the cause
-        least, title = least_release(switch.os, model), system_of(switch.os).title
-        where = places(spec, f"switches.{s}.release")
+        least, keys = least_release(switch.os, model), ["release"]
         if not system.reads_release(switch.release):
-            yield _unread_release(switch, where)
+            yield _unread_release(switch, here("release"))
         elif system.parse_release(switch.release) < least:
-            needed, what = (
-                system.show_release(least),
-                f"{switch.name} runs {title} {switch.release}, ",
-            )
+            needed, why = system.show_release(least), f"which {system.older}."
             if model is not None and least > system.min_release:
-                what += f"but {model.described} needs {needed}."
-                where = (*where, *places(spec, f"switches.{s}.model"))
-            else:
-                what += f"which {system.older}."
+                why, keys = f"but {model.described} needs {needed}.", ["release", "model"]
+            what = f"{switch.name} runs {system_of(switch.os).title} {switch.release}, {why}"
             fix = f"upgrade it to {needed} or later, and write its release ({system.a_release})."
-            yield Finding(what, where, fix)
+            yield Finding(what, here(*keys), fix)
 
 
 def _unread_release(switch: Switch, where: tuple[Place, ...]) -> Finding:
@@ -165,40 +157,35 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
 
     A split port no longer exists as a whole: 1/1 and 1/1/1 exclude each other.
     """
+    ports = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
     for port in list_all_ports(spec):
-        model = port.switch.hardware
-        system = port.switch.os
-        if model is None or system not in model.ports:
-            continue
-        if not model.has_port(system, port.name):
-            fix = f"its ports are {model.describe_ports(system)}."
-            yield Finding(f"{model.described} lacks port {port.name}.", (port.place,), fix)
-        own = port.port.mtu_bytes
-        path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")
-        mtu_bytes = own or spec.rdma.port_mtu_bytes
-        low, high = model.mtu_range_bytes[system]
-        if not low <= mtu_bytes <= high:
-            usual, source = min(_USUAL_MTU_BYTES, high), SWITCH_SYSTEMS[system].mtu_source
-            if model.most_mtu_bytes is not None:
-                own_file = f"the file of {model.name}"
-                source = "switch_models of this file" if port.switch.is_described else own_file
-            where = (at(path, mtu_bytes),)
-            fix = f"choose {low} to {high}; {usual} is usual. Source: {source}."
-            yield Finding(f"a port of {model.described} cannot have MTU {mtu_bytes}.", where, fix)
-    yield from _find_split(spec)
-    yield from _find_too_fast(spec)
-
-
-def _find_split(spec: ClusterSpec) -> Findings:
-    whole = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
-    for port in list_all_ports(spec):
-        model = port.switch.hardware
-        name = (model.whole_port(port.switch.os, port.name) if model else None) or port.name
-        parent = whole.get((port.switch.name, name))
+        model, os = port.switch.hardware, port.switch.os
+        if model is not None and os in model.ports:
+            yield from _unsupported(spec, port, model)
+        name = (model.whole_port(os, port.name) if model else None) or port.name
+        parent = ports.get((port.switch.name, name))
         if parent is not None and parent.name != port.name:
             what = f"{port} is a part of port {parent.name}, which the file uses as a whole."
             fix = "use the whole port, or its parts only."
             yield Finding(what, (port.place, parent.place), fix)
+    yield from _find_too_fast(spec)
+
+
+def _unsupported(spec: ClusterSpec, port: PlacedPort, model: SwitchModel) -> Findings:
+    os, own = port.switch.os, port.port.mtu_bytes
+    if not model.has_port(os, port.name):
+        fix = f"its ports are {model.describe_ports(os)}."
+        yield Finding(f"{model.described} lacks port {port.name}.", (port.place,), fix)
+    mtu_bytes = own or spec.rdma.port_mtu_bytes
+    low, high = model.mtu_range_bytes[os]
+    if not low <= mtu_bytes <= high:
+        usual, source = min(_USUAL_MTU_BYTES, high), SWITCH_SYSTEMS[os].mtu_source
+        if model.most_mtu_bytes is not None:
+            own_file = f"the file of {model.name}"
+            source = "switch_models of this file" if port.switch.is_described else own_file
+        where = port.at("mtu_bytes") if own else places(spec, "rdma.port_mtu_bytes")
+        fix = f"choose {low} to {high}; {usual} is usual. Source: {source}."
+        yield Finding(f"a port of {model.described} cannot have MTU {mtu_bytes}.", where, fix)
 
 
 def _find_too_fast(spec: ClusterSpec) -> Findings:
@@ -208,14 +195,12 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
         if model is None or nic.is_too_fast or not 0 < speed < nic.speed_gbit_s:
             continue  # `nic-speed` reports a rate above the card's own
         split = next((each for each in splits_of(switch).values() if name in each.parts), None)
-        port = f"port {name}" if name in model.slow_ports else "a port"
-        what = f"{port} of {model.described}"
+        what = f"{f'port {name}' if name in model.slow_ports else 'a port'} of {model.described}"
         if split is not None:
             what = f"a part of a port of {model.described}, split in {split.count},"
         what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but {what} has {speed}."
-        where = (cable.nic.at("speed_gbit_s"), cable.port.place)
         fix = "write the real speed of the link: acceptance judges bandwidth by it."
-        yield Finding(what, where, fix)
+        yield Finding(what, (*cable.nic.at("speed_gbit_s"), cable.port.place), fix)
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Findings:
@@ -224,22 +209,19 @@ def check_cumulus_profile(spec: ClusterSpec) -> Findings:
     The profile, `nv set qos roce`, has priority 3 for RoCE, and priority 6 for congestion
     notifications. Only thresholds, shares and strict classes can differ.
     """
-    seen: set[str] = set()
-    for s, switch in enumerate(spec.switches) if spec.rdma.transport == "roce" else ():
-        profile, rdma, title = system_of(switch.os).profile, spec.rdma, system_of(switch.os).title
-        if profile is None or switch.os in seen:
-            continue
-        seen.add(switch.os)
-        for name, dscp, given in (
-            ("dscp", rdma.dscp, profile.priority),
-            ("cnp_dscp", rdma.cnp_dscp, profile.cnp_priority),
-        ):
-            priority, first = dscp // DSCP_PER_PRIORITY, given * DSCP_PER_PRIORITY
-            if priority != given:
-                what = f"{name} {dscp} is priority {priority}, but {switch.name}'s profile has "
-                fix = f"set {name} to {first}-{first + 7}: {title} has only that priority."
+    roce = spec.rdma.transport == "roce"
+    for os in dict.fromkeys(switch.os for switch in spec.switches if roce):
+        s = next(s for s, switch in enumerate(spec.switches) if switch.os == os)
+        profile, title = system_of(os).profile, system_of(os).title
+        given = {"dscp": profile.priority, "cnp_dscp": profile.cnp_priority} if profile else {}
+        for name, wanted in given.items():
+            dscp: int = getattr(spec.rdma, name)
+            priority, least = dscp // DSCP_PER_PRIORITY, wanted * DSCP_PER_PRIORITY
+            if priority != wanted:
+                what = f"{name} {dscp} is priority {priority}, but {spec.switches[s].name}'s "
+                fix = f"set {name} to {least}-{least + 7}: {title} has only that priority."
                 where = places(spec, f"rdma.{name}", f"switches.{s}.os")
-                yield Finding(f"{what}{given}.", where, fix)
+                yield Finding(f"{what}profile has {wanted}.", where, fix)
 
 
 def check_port_split(spec: ClusterSpec) -> Findings:
@@ -250,23 +232,22 @@ def check_port_split(spec: ClusterSpec) -> Findings:
     release 5.4.
     """
     cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         model = switch.hardware
         if model is None or switch.os not in model.ports:
             continue  # `switch-model` and `switch-system` name the cause
-        splits = splits_of(switch)
-        yield from _forms(s, switch, model)
-        yield from _taken(s, switch, model, splits)
-        yield from _releases(s, switch, splits)
-        for split in splits.values():
-            yield from _unlike(s, switch, split, cables)
+        yield from _forms(switch, here, model)
+        yield from _releases(switch, here)
+        for split in splits_of(switch).values():
+            yield from _taken(switch, here, model, split)
+            yield from _unlike(switch, here, split, cables)
 
 
-def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
+def _forms(switch: Switch, here: Here, model: SwitchModel) -> Findings:
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
-        where = (at(("switches", s, "breakouts", whole), mode),)
+        where = here(f"breakouts.{whole}")
         if mode in {form.mode for form in forms}:
             continue
         if whole not in model.ports[switch.os]:
@@ -283,46 +264,37 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
         modes = " or ".join(form for form in able[0] if all(form in each for each in able))
         for whole in wholes:
             what = f"port {whole} of {model.described} cannot be split as {mode} with {switch.os}."
-            yield Finding(what, (at(("switches", s, "breakouts", whole), mode),), f"write {modes}.")
+            yield Finding(what, here(f"breakouts.{whole}"), f"write {modes}.")
 
 
-def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
-
-    def port(name: str) -> Place:
-        return at(("switches", s, "ports", name), switch.ports[name].to)
-
-    for split in splits.values():
-        said = switch.breakouts.get(split.whole)
-        for name in split.named:
-            if name not in split.parts and said is not None:
-                what = f"breakouts makes {split.count} of {split.whole}"
-                where = (port(name), at(("switches", s, "breakouts", split.whole), said))
-                fix = f"use {', '.join(split.parts)}, or correct breakouts."
-                yield Finding(f"{switch.name} lacks {name}: {what}.", where, fix)
-        blocked = model.blocked_by(switch.os, split.whole, split.count)
-        used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
-        for name in used:
-            if name in switch.ports:
-                what = f"{switch.name} lacks {name}: {split.whole} is split in {split.count}."
-                fix = f"use another port: such a split removes the next. {model.capability_line()}."
-                yield Finding(what, (port(name), *map(port, split.named[-1:])), fix)
+def _taken(switch: Switch, here: Here, model: SwitchModel, split: PortSplit) -> Findings:
+    for name in split.named if split.whole in switch.breakouts else ():
+        if name not in split.parts:
+            what = f"{switch.name} lacks {name}: breakouts makes {split.count} of {split.whole}."
+            fix = f"use {', '.join(split.parts)}, or correct breakouts."
+            yield Finding(what, here(f"ports.{name}", f"breakouts.{split.whole}"), fix)
+    blocked, splits = model.blocked_by(switch.os, split.whole, split.count), splits_of(switch)
+    used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
+    for name in used:
+        if name in switch.ports:
+            what = f"{switch.name} lacks {name}: {split.whole} is split in {split.count}."
+            fix = f"use another port: such a split removes the next. {model.capability_line()}."
+            yield Finding(what, here(*(f"ports.{each}" for each in (name, *split.named[-1:]))), fix)
 
 
-def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:
-    system = system_of(switch.os)
+def _releases(switch: Switch, here: Here) -> Findings:
+    system, least = system_of(switch.os), least_release(switch.os, switch.hardware)
     release = system.parse_release(switch.release)
-    if not splits or system.splits is None or release >= system.splits:
-        return
-    if release < least_release(switch.os, switch.hardware):
-        return  # only `switch-release` reports that
-    title = system_of(switch.os).title
-    what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for it."
-    fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
-    yield Finding(what, (at(("switches", s, "release"), switch.release),), fix)
+    # `switch-release` reports a release before the least one.
+    if splits_of(switch) and system.splits is not None and least <= release < system.splits:
+        title = system_of(switch.os).title
+        what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for it."
+        fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
+        yield Finding(what, here("release"), fix)
 
 
 def _unlike(
-    s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
+    switch: Switch, here: Here, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
 ) -> Findings:
     found = {name: cables.get((switch.name, name)) for name in split.named}
     speeds = {
@@ -336,5 +308,5 @@ def _unlike(
         what = f"port {split.whole} of {switch.name} serves cards of different speeds: {words}."
         where: list[Place] = []
         for _, name, nic in ordered:
-            where += [at(("switches", s, "ports", name)), nic.at("speed_gbit_s")]
+            where += [at((*here.path, "ports", name)), *nic.at("speed_gbit_s")]
         yield Finding(what, tuple(where), "plug cards of one speed into the parts of one port.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from components.catalogue.cards import CARDS, IB_PORTS
@@ -13,7 +13,7 @@ from components.catalogue.operator_versions import (
     parse_driver_version,
     show_version,
 )
-from components.checks.rule import Finding, Findings, at
+from components.checks.rule import Finding, Findings, at, twins, walk
 from components.checks.topology import HostBlock, block_path, host_blocks, list_cards, list_nics
 from components.core.problem import Place, render_path
 from components.model.cards import DriverPackage, Firmware, HcaPf, HostQos, version_number
@@ -31,7 +31,7 @@ def check_nic_speed(spec: ClusterSpec) -> Findings:
         able = ", ".join(name for name, each in CARDS.items() if each.fastest_gbit_s >= speed)
         what = f"a {model} has at most {nic.nic.fastest_gbit_s} Gbit/s, not {speed}."
         fix = "correct the speed, or the model" + (f": {able} have such ports." if able else ".")
-        yield Finding(what, (nic.at("speed_gbit_s"), nic.at("model")), fix)
+        yield Finding(what, nic.at("speed_gbit_s", "model"), fix)
 
 
 def check_firmware_vfs(spec: ClusterSpec) -> Findings:
@@ -43,20 +43,21 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
         count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
         if count is not None and not block.value.manage and not guests:  # else `firmware-guests`
             what = f"firmware.num_of_vfs is {count}, but firmware.manage is false."
-            where = (block.at("num_of_vfs"), block.at("manage"))
-            yield Finding(what, where, "set manage to true, or remove num_of_vfs.")
+            fix = "set manage to true, or remove num_of_vfs."
+            yield Finding(what, block.at("num_of_vfs", "manage"), fix)
     fix = "correct firmware.num_of_vfs, or remove it: each card then offers the VFs that it needs."
     for host, card, path in list_cards(spec):
-        firmware = spec.settings_of(host).firmware
+        firmware, what = spec.settings_of(host).firmware, ""
         count, limit = firmware.num_of_vfs, card.vf_limit if isinstance(card, Nic) else None
         if count is None or not firmware.manage:
             continue
-        what = f"but firmware.num_of_vfs is {count}."
-        where = (at((*path, "vfs"), card.vfs),)
         if card.vfs > count:
-            yield Finding(f"a port needs {card.vfs} VFs, {what}", where, fix)
+            what = f"a port needs {card.vfs} VFs"
         elif isinstance(card, Nic) and limit is not None and count > limit:
-            yield Finding(f"a {card.model} has at most {limit} VFs a port, {what}", where, fix)
+            what = f"a {card.model} has at most {limit} VFs a port"
+        if what:
+            what += f", but firmware.num_of_vfs is {count}."
+            yield Finding(what, (at((*path, "vfs"), card.vfs),), fix)
 
 
 def check_firmware_floor(spec: ClusterSpec) -> Findings:
@@ -64,24 +65,22 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
 
     The first number of a release is its family, and a card never runs another family's.
     """
-    for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
-        models = {nic.model for host in hosts for nic in host.nics}
-        seen: dict[str, Place] = {}
-        for number, floor in enumerate(firmware.min_versions):
-            path_of_floor, model = (*path, "min_versions", number), floor.model
-            family, place = CARDS[model].firmware_family, at((*path_of_floor, "model"), model)
+    for block in host_blocks(spec, "firmware", Firmware):
+        models = {nic.model for host in block.hosts for nic in host.nics}
+        floors = [(f"min_versions.{n}", each) for n, each in enumerate(block.value.min_versions)]
+        for key, floor in floors:
+            model, family = floor.model, CARDS[floor.model].firmware_family
             if version_number(floor.version)[0] != family:
                 what = f"{floor.version} is not for a {model}: its releases are {family}.x."
                 fix = "write a release of that family, as the firmware's release notes name it."
-                yield Finding(what, (at((*path_of_floor, "version"), floor.version),), fix)
+                yield Finding(what, block.at(f"{key}.version"), fix)
             if models and model not in models:
                 what = f"min_versions names {model}, but none of its hosts has such a card."
                 fix = f"correct the model ({', '.join(sorted(models))}), or remove the entry."
-                yield Finding(what, (place,), fix, "warning")
-            first = seen.setdefault(model, place)
-            if first is not place:
-                what = f"two oldest releases are named for {model}."
-                yield Finding(what, (first, place), "keep one entry.")
+                yield Finding(what, block.at(f"{key}.model"), fix, "warning")
+        for (key, floor), (first, _) in twins(floors, lambda each: each[1].model):
+            what = f"two oldest releases are named for {floor.model}."
+            yield Finding(what, block.at(f"{first}.model", f"{key}.model"), "keep one entry.")
 
 
 def check_port_function(spec: ClusterSpec) -> Findings:
@@ -105,14 +104,12 @@ def check_firmware_guests(spec: ClusterSpec) -> Findings:
 
     Railyard reboots hypervisors only for ATS: other settings would wait for ever.
     """
-    if not spec.hypervisors:
-        return
-    for block in host_blocks(spec, "firmware", Firmware):
-        for key in ("manage", "num_of_vfs", "relaxed_ordering"):
-            if getattr(block.value, key):
-                what = "is asked for on virtual machines, whose cards their hypervisors start."
-                fix = f"remove {key}; set these parameters on the hypervisor with its own tools."
-                yield Finding(f"{key} {what}", (block.at(key),), fix)
+    keys = ("manage", "num_of_vfs", "relaxed_ordering") if spec.hypervisors else ()
+    for block, key in product(host_blocks(spec, "firmware", Firmware), keys):
+        if getattr(block.value, key):
+            what = f"{key} is asked for on virtual machines, whose cards their hypervisors start."
+            fix = f"remove {key}; set these parameters on the hypervisor with its own tools."
+            yield Finding(what, block.at(key), fix)
 
 
 def check_hca_settings(spec: ClusterSpec) -> Findings:
@@ -121,33 +118,32 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
     Only ports under `hca_sriov` have the PCI address that firmware settings need. Adapters have no
     models and carry no RoCE. A cloud's adapters use the driver of its image.
     """
-    for h, host in enumerate(spec.hosts):
-        hcas, driver = at(("hosts", h, "hcas"), host.hcas), spec.settings_of(host).driver
+    for host, here in walk(spec, "hosts.*", Host):
+        driver = spec.settings_of(host).driver
         if host.hcas and spec.cloud is not None and driver.is_installed:
             place = at((*block_path(spec, host, "driver"), "kind"), driver.kind)
             what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
             fix = "choose an image with the driver, and set driver.kind to present."
-            yield Finding(what, (place, hcas), fix)
-        for finding in _unset(spec, host) if host.hcas and not host.nics else ():
-            yield replace(finding, where=(*finding.where, hcas))
+            yield Finding(what, (place, *here("hcas")), fix)
+        if host.hcas and not host.nics:
+            yield from _unset(spec, host, here("hcas"))
 
 
-def _unset(spec: ClusterSpec, host: Host) -> Findings:
-    settings = spec.settings_of(host)
-    path = block_path(spec, host, "firmware")
+def _unset(spec: ClusterSpec, host: Host, hcas: tuple[Place, ...]) -> Findings:
+    settings, path = spec.settings_of(host), block_path(spec, host, "firmware")
     for key in ("manage", "relaxed_ordering"):
         if getattr(settings.firmware, key) and not host.hca_sriov:
             what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand adapters."
             fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no VFs)."
-            yield Finding(what, (at((*path, key), value=True),), fix)
+            yield Finding(what, (at((*path, key), value=True), *hcas), fix)
     if settings.firmware.min_versions:
         what = "min_versions needs card models, but the file lacks those of InfiniBand adapters."
         fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
-        yield Finding(what, (at((*path, "min_versions")),), fix)
+        yield Finding(what, (at((*path, "min_versions")), *hcas), fix)
     if settings.qos != HostQos():
-        where = (at(block_path(spec, host, "qos")),)
+        what = "qos needs RoCE, but these hosts only have InfiniBand adapters."
         fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
-        yield Finding("qos needs RoCE, but these hosts only have InfiniBand adapters.", where, fix)
+        yield Finding(what, (at(block_path(spec, host, "qos")), *hcas), fix)
 
 
 def check_guest_ats(spec: ClusterSpec) -> Findings:
@@ -156,17 +152,16 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
     Without ATS every message of a guest between GPU and card goes over the processor. Bare metal
     has no such translation.
     """
-    for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
-        setting = render_path((*path, "ats"))
-        place = at((*path, "ats"), firmware.ats)
-        if firmware.ats and not spec.hypervisors:
+    for block in host_blocks(spec, "firmware", Firmware):
+        setting, where = render_path((*block.path, "ats")), block.at("ats")
+        if block.value.ats and not spec.hypervisors:
             what = "ATS is for virtual machines on ESXi, but this site lacks hypervisors."
             fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
-            yield Finding(what, (place,), fix)
-        if spec.hypervisors and hosts and not firmware.ats:
+            yield Finding(what, where, fix)
+        if spec.hypervisors and block.hosts and not block.value.ats:
             what = "the hosts are virtual machines, but ATS of their cards is off."
             fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
-            yield Finding(what, (place,), fix, "warning")
+            yield Finding(what, where, fix, "warning")
 
 
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
@@ -183,35 +178,28 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "driver", DriverPackage):
         driver = block.value
         given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
-        where, keys = tuple(map(block.at, given)), " and ".join(given)
+        keys = " and ".join(given)
         if given and driver.kind != "present":
             what = f"{keys} {_be(given)} set, but the driver is {driver.kind}."
-            yield Finding(
-                what, (*where, block.at("kind")), f"remove {keys}, or set kind to present."
-            )
+            fix = f"remove {keys}, or set kind to present."
+            yield Finding(what, block.at(*given, "kind"), fix)
         elif driver.at_least is not None and not driver.is_ofed:
             what = f"at_least needs one of NVIDIA's packages, but the flavour is {driver.flavour}."
-            yield Finding(what, where, "remove at_least, or set flavour to ofed or doca.")
+            fix = "remove at_least, or set flavour to ofed or doca."
+            yield Finding(what, block.at(*given), fix)
         if driver.is_installed:
             yield from _missing_findings(block)
             yield from _file_findings(block)
-        else:
-            yield from _own_findings(block)
-
-
-def _own_findings(block: HostBlock[DriverPackage]) -> Findings:
-    driver = block.value
-    given = ("source", "version", "sha256", "repository", "packages", "add_kernel_support")
-    extra = [key for key in given if getattr(driver, key)]
-    if extra:
-        keys = ", ".join(extra)
-        what = "inbox driver comes with" if driver.kind == "inbox" else "driver is present in"
-        shown = {key: getattr(driver, key) for key in extra}
-        if driver.repository is not None:
-            shown["repository"] = driver.repository.url
-        where = (*(at((*block.path, key), value) for key, value in shown.items()), block.at("kind"))
-        fix = f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed."
-        yield Finding(f"the {what} the system, but {keys} {_be(extra)} set.", where, fix)
+            continue
+        own = ("source", "version", "sha256", "repository", "packages", "add_kernel_support")
+        shown = {key: value for key in own if (value := getattr(driver, key))}
+        if shown:
+            what = "inbox driver comes with" if driver.kind == "inbox" else "driver is present in"
+            what = f"the {what} the system, but {', '.join(shown)} {_be(shown)} set."
+            shown |= {"repository": driver.repository.url} if driver.repository else {}
+            where = tuple(at((*block.path, key), value) for key, value in shown.items())
+            fix = f"remove {', '.join(shown)}, or choose the kind of the package: doca_ofed or "
+            yield Finding(what, where + block.at("kind"), f"{fix}mlnx_ofed.")
 
 
 def _be(keys: Sized) -> str:
@@ -226,28 +214,29 @@ def _missing_findings(block: HostBlock[DriverPackage]) -> Findings:
         what = f"the driver package {driver.kind} lacks {', '.join(missing)}."
         fix = "pin it: version, source (a path or https address) and sha256"
         fix += "; or version and repository." if driver.kind == "doca_ofed" else "."
-        yield Finding(what, (block.at("kind"),), fix)
+        yield Finding(what, block.at("kind"), fix)
     if driver.repository is not None and given:
         name = "a source" if driver.source else "a checksum of a source"
         what = f"the driver has {name} and a repository, but needs only one."
-        where = (block.at(given[0]), block.at("repository", "url"))
-        yield Finding(what, where, f"remove {' and '.join(given)}, or repository.")
+        fix = f"remove {' and '.join(given)}, or repository."
+        yield Finding(what, block.at(given[0], "repository.url"), fix)
 
 
 def _file_findings(block: HostBlock[DriverPackage]) -> Findings:
     driver, ends = block.value, _FILES[block.value.kind]
     if driver.packages and driver.repository is None:
         what = "packages needs a repository, but repository is not set."
-        yield Finding(what, (block.at("packages"),), "add repository, or remove packages.")
+        where = (at((*block.path, "packages"), driver.packages),)
+        yield Finding(what, where, "add repository, or remove packages.")
     if driver.source is not None and not driver.source.endswith(ends):
         name = driver.source.rpartition("/")[2]
         what = f"{name} is not a {' or '.join(ends)} file, as {driver.kind} needs."
         fix = "name the package of that form, or correct kind; of an .iso there is a .tgz as well."
-        yield Finding(what, (block.at("source"), block.at("kind")), fix)
+        yield Finding(what, block.at("source", "kind"), fix)
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
         what = "add_kernel_support needs MLNX_OFED's .tgz, but source is another package."
         fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
-        yield Finding(what, (block.at("add_kernel_support"),), fix)
+        yield Finding(what, block.at("add_kernel_support"), fix)
 
 
 def check_driver_version(spec: ClusterSpec) -> Findings:
@@ -260,30 +249,28 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "driver", DriverPackage):
         driver, key = block.value, "at_least" if block.value.kind == "present" else "version"
         version: str | None = getattr(driver, key)
-        if version is None or driver.kind == "inbox":
-            continue
-        found, place = parse_driver_version(version), block.at(key)
-        if found is None:
+        found = parse_driver_version(version or "")
+        if version is not None and driver.kind != "inbox" and found is None:
+            what = f"{version} is not a known version of an RDMA driver."
             fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
-            yield Finding(f"{version} is not a known version of an RDMA driver.", (place,), fix)
-        if found is None or driver.kind == "present":
+            yield Finding(what, block.at(key), fix)
+        if found is None or not driver.is_installed:
             continue
         if found.family not in {None, driver.kind}:
             what = f"{driver.version} is a version of {found.family}, not of {driver.kind}."
             fix = f"set kind to {found.family}, or correct the version."
-            yield Finding(what, (place, block.at("kind")), fix)
+            yield Finding(what, block.at("version", "kind"), fix)
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
             what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
             fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
-            yield Finding(what, (place,), fix)
+            yield Finding(what, block.at("version"), fix)
         # ConnectX-8 and 9 came after the last MLNX_OFED: sources.md#rdma-driver.
         late = [nic for nic in list_nics(spec) if nic.nic.model in _AFTER_OFED]
         late = [nic for nic in late if spec.settings_of(nic.host).driver == driver]
         for nic in late[:1] if driver.kind == "mlnx_ofed" else ():
-            lacks = f"lacks support for the {nic.nic.model} of {nic.host.name}."
+            what = f"MLNX_OFED {driver.version} lacks support for the {nic.nic.model} of "
             fix = "choose kind doca_ofed, or correct the model."
-            where = (block.at("kind"), nic.at("model"))
-            yield Finding(f"MLNX_OFED {driver.version} {lacks}", where, fix)
+            yield Finding(f"{what}{nic.host.name}.", block.at("kind") + nic.at("model"), fix)
         yield from _named_findings(block)
 
 
@@ -294,14 +281,14 @@ def _named_findings(block: HostBlock[DriverPackage]) -> Findings:
     named, wanted = parse_driver_version(name), parse_driver_version(driver.version or "")
     if named is None or wanted is None:
         return
-    where = (block.at("source"), block.at("version"))
     exact = named.exact is not None and wanted.exact is not None
     if named.line != wanted.line or (exact and named.exact != wanted.exact):
         holds = named.exact or f"a {named.line} driver"
         what = f"the package {name} holds {holds}, but the version is {driver.version}."
-        yield Finding(what, where, "correct the one or the other, and the checksum with it.")
+        fix = "correct the one or the other, and the checksum with it."
+        yield Finding(what, block.at("source", "version"), fix)
     known, system = SYSTEMS.get(named.line), named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
         what = f"a {named.line} driver is built for {', '.join(known)}, not for {system}."
         fix = "read the release notes of that driver first, or choose another line."
-        yield Finding(what, where[:1], fix, "warning")
+        yield Finding(what, block.at("source"), fix, "warning")

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import JsonValue
 
 from components.artefacts.listing import charts_by_release
-from components.catalogue.operator_versions import (
-    GPU_DRIVER_LEAST,
-    NV_PEER_MEM_LEAST,
-    OPEN_MODULES_LEAST,
-    PEERMEM_LEAST,
-    gpu_branch,
-    parse_driver_version,
-    parse_numbers,
-    show_version,
-)
+from components.catalogue import operator_versions
 from components.checks.rows import requires, rule
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Here, at, places, values, walk
 from components.checks.topology import host_blocks, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cards import ContainerToolkit, DriverPackage
@@ -35,24 +26,23 @@ def check_gpu_direct(spec: ClusterSpec) -> Findings:
     Otherwise every message is copied through the host's memory.
     """
     for host in spec.workers:
-        if not host.gpus or spec.settings_of(host).gpu_path != "none":
-            continue
-        where, value = written_gpu_path(spec, host)
-        wanted = "peermem to true" if where[-1] == "peermem" else "gpu_direct to peermem or dma_buf"
-        what = "GPUDirect RDMA is off on hosts with GPUs: no card reaches GPU memory directly."
-        fix = f"set {wanted}, unless you measure without GPUDirect on purpose."
-        yield Finding(what, (at(where, value),), fix, "warning")
+        if host.gpus and spec.settings_of(host).gpu_path == "none":
+            place = written_gpu_path(spec, host)
+            is_short = place.path[-1] == "peermem"
+            wanted = "peermem to true" if is_short else "gpu_direct to peermem or dma_buf"
+            what = "GPUDirect RDMA is off on hosts with GPUs: no card reaches GPU memory directly."
+            fix = f"set {wanted}, unless you measure without GPUDirect on purpose."
+            yield Finding(what, (place,), fix, "warning")
 
 
-def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
+def written_gpu_path(spec: ClusterSpec, host: Host) -> Place:
     """Return the place of the setting for a host's GPU memory: at its group, or for all hosts."""
     owner: HostDefaults | HostGroup = spec.host_defaults
-    path: SpecPath = ("host_defaults",)
-    for g, group in enumerate(spec.host_groups):
+    here = Here(spec.host_defaults, ("host_defaults",))
+    for group, of_group in walk(spec, "host_groups.*", HostGroup):
         if group.name == host.group and (group.gpu_direct or group.peermem is not None):
-            owner, path = group, ("host_groups", g)
-    key = "gpu_direct" if owner.gpu_direct else "peermem"
-    return (*path, key), getattr(owner, key)
+            owner, here = group, of_group
+    return here("gpu_direct" if owner.gpu_direct else "peermem")[0]
 
 
 def check_gpu_driver(spec: ClusterSpec) -> Findings:
@@ -70,11 +60,11 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
         what = "gpu_driver is operator, but operators.gpu is not set."
         fix = "add operators.gpu with driver: operator, or set gpu_driver to host."
         yield Finding(what, places(spec, "host_defaults.gpu_driver"), fix)
-    if gpu_driver_owner(spec) == "operator":
-        for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
-            what = f"hosts ask for GPU driver {version}, but the GPU operator brings the driver."
-            fix = "remove it, or let the hosts own the driver (operators.gpu.driver: host)."
-            yield Finding(what, (at(path, version),), fix)
+    by_operator = gpu_driver_owner(spec) == "operator"
+    for path, version, _ in host_blocks(spec, "gpu_driver_version", str) if by_operator else ():
+        what = f"hosts ask for GPU driver {version}, but the GPU operator brings the driver."
+        fix = "remove it, or let the hosts own the driver (operators.gpu.driver: host)."
+        yield Finding(what, (at(path, version),), fix)
 
 
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
@@ -87,9 +77,9 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     if operator is None or gpu_driver_owner(spec) != "host":
         return
     own = operator.chart.version
-    least = GPU_DRIVER_LEAST.get(parse_numbers(own)[:2])
+    least = operator_versions.GPU_DRIVER_LEAST.get(operator_versions.parse_numbers(own)[:2])
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
-        branch = gpu_branch(version)
+        branch = operator_versions.gpu_branch(version)
         if least is not None and branch is not None and branch < least:
             what = f"the GPU driver is {version}, but GPU operator {own} needs branch {least}."
             where = (at(path, version), *places(spec, "operators.gpu.chart.version"))
@@ -103,20 +93,19 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     nvidia_peermem comes with GPU driver 470; the older nv_peer_mem needs MLNX_OFED 5.1. DMA-BUF
     needs open kernel modules (driver 515) and Linux 5.12. One GPU operator cannot serve both paths.
     """
-    owners: list[tuple[SpecPath, HostDefaults | HostGroup]] = [
-        (("host_defaults",), spec.host_defaults),
-        *((("host_groups", g), group) for g, group in enumerate(spec.host_groups)),
-    ]
-    for path, owner in owners:
+    for each in values(spec, "host_defaults host_groups.*"):
+        owner, here = each.value, Here(each.value, each.path)
         long, short = owner.gpu_direct, owner.peermem
         stated = "peermem" in owner.model_fields_set and short is not None
         if stated and long and short != (long != "none"):
             what = f"peermem is {str(short).lower()}, but gpu_direct is {long}."
-            where = (at((*path, "peermem"), short), at((*path, "gpu_direct"), long))
-            yield Finding(what, where, "remove peermem: gpu_direct includes it.")
-    for h, host in enumerate(spec.hosts):
+            fix = "remove peermem: gpu_direct includes it."
+            yield Finding(what, here("peermem", "gpu_direct"), fix)
+    for host, here in walk(spec, "hosts.*", Host):
         if host.gpus:
-            yield from _path_findings(spec, host, ("hosts", h, "name"))
+            where = (*here("name"), written_gpu_path(spec, host))
+            found = _why_not(spec, spec.settings_of(host))
+            yield from (Finding(what, where, fix) for what, fix in found)
     yield from _operator_findings(spec)
     mixed = gpu_paths(spec)
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
@@ -144,18 +133,13 @@ def _operator_findings(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, fix, "warning")
 
 
-def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
-    settings = spec.settings_of(host)
-    path, branch, driver = (
-        settings.gpu_path,
-        gpu_branch(settings.gpu_driver_version or ""),
-        settings.driver,
-    )
-    places = (at(where, host.name), at(*written_gpu_path(spec, host)))
-    reason = _why_not_nv_peer_mem(spec, driver, branch) if path == "nv_peer_mem" else None
-    if reason:
+def _why_not(spec: ClusterSpec, settings: HostDefaults) -> Iterator[tuple[str, str]]:
+    """Explain why the path to GPU memory fails on a host, with the fix."""
+    path, driver = settings.gpu_path, settings.driver
+    branch = operator_versions.gpu_branch(settings.gpu_driver_version or "")
+    if path == "nv_peer_mem" and (reason := _why_not_nv_peer_mem(spec, driver, branch)):
         fix = "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU modules."
-        yield Finding(f"nv_peer_mem cannot load: {reason}.", places, fix)
+        yield f"nv_peer_mem cannot load: {reason}.", fix
     # The module needs `ib_register_peer_memory_client` of the host's driver, unless an operator's
     # container brings one of the two drivers.
     network = spec.operators.network
@@ -165,13 +149,14 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
         what = f"nvidia_peermem needs MLNX_OFED or DOCA-OFED, not {driver.shown}."
         fix = "set driver to {kind: present} if the hosts have one, or name its package (kind: "
         fix += "doca_ofed); or set gpu_direct to dma_buf, which needs Linux 5.12 and open GPU "
-        fix += "kernel modules."
-        yield Finding(what, places, fix)
-    least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
+        yield what, f"{fix}kernel modules."
+    least = {
+        "peermem": operator_versions.PEERMEM_LEAST,
+        "dma_buf": operator_versions.OPEN_MODULES_LEAST,
+    }.get(path, 0)
     if branch is not None and branch < least:
         what = f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}."
-        fix = f"update the GPU driver to {least} or later, or choose another gpu_direct."
-        yield Finding(what, places, fix)
+        yield what, f"update the GPU driver to {least} or later, or choose another gpu_direct."
 
 
 def _why_not_nv_peer_mem(
@@ -179,15 +164,17 @@ def _why_not_nv_peer_mem(
 ) -> str | None:
     """Explain why nv_peer_mem cannot load by the file alone; the host's kernel is checked later."""
     version = driver.version or driver.at_least
-    found = parse_driver_version(version or "")
-    needs = f"it needs MLNX_OFED {show_version(NV_PEER_MEM_LEAST)}"
+    found = operator_versions.parse_driver_version(version or "")
+    needs = (
+        f"it needs MLNX_OFED {operator_versions.show_version(operator_versions.NV_PEER_MEM_LEAST)}"
+    )
     if gpu_driver_owner(spec) == "operator":
-        return f"the GPU operator's driver is later than {PEERMEM_LEAST}"
-    if branch is not None and branch >= PEERMEM_LEAST:
+        return f"the GPU operator's driver is later than {operator_versions.PEERMEM_LEAST}"
+    if branch is not None and branch >= operator_versions.PEERMEM_LEAST:
         return f"GPU driver {branch} brings nvidia_peermem in its place"
     if not driver.is_ofed or driver.kind == "doca_ofed" or driver.flavour == "doca":
         return f"{needs}, but the driver is {driver.shown}"
-    if found is not None and found.numbers < NV_PEER_MEM_LEAST:
+    if found is not None and found.numbers < operator_versions.NV_PEER_MEM_LEAST:
         return f"{needs}, but this is {version}"
     return None
 
@@ -207,45 +194,39 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
     From one processor to the other (SYS) GPUDirect RDMA is slower than a copy through the host;
     between host bridges (NODE) it loses bandwidth. `railyard discover` finds nearer pairs.
     """
-    for nic in list_nics(spec):
-        path = nic.nic.gpu_path
-        direct = nic.host.gpus > 0 and spec.settings_of(nic.host).gpu_path != "none"
-        if path not in {"SYS", "NODE"} or not direct:
-            continue
-        crosses = path == "SYS"
-        way = "from the other NUMA node" if crosses else "over another host bridge"
-        word = written_gpu_path(spec, nic.host)[0][-1]
-        off = "peermem: false" if word == "peermem" else "gpu_direct: none"
-        what = f"the GPUs of {nic} reach the card only {way} ({path})."
-        where = (at((*nic.path, "gpu_path"), path),)
-        fix = f"give them to a nearer card (`railyard discover` shows it), or set {off}."
-        yield Finding(what, where, fix, "error" if crosses else "warning")
+    ways = {"SYS": "from the other NUMA node", "NODE": "over another host bridge"}
+    for nic in [nic for nic in list_nics(spec) if nic.nic.gpu_path in ways and nic.host.gpus]:
+        path = nic.nic.gpu_path or ""
+        if spec.settings_of(nic.host).gpu_path != "none":
+            is_short = written_gpu_path(spec, nic.host).path[-1] == "peermem"
+            off = "peermem: false" if is_short else "gpu_direct: none"
+            what = f"the GPUs of {nic} reach the card only {ways[path]} ({path})."
+            fix = f"give them to a nearer card (`railyard discover` shows it), or set {off}."
+            severity = "error" if path == "SYS" else "warning"
+            yield Finding(what, nic.at("gpu_path"), fix, severity)
 
 
 def check_gpu_pair(spec: ClusterSpec) -> Findings:
     """A GPU sends through one card, and the file names no more GPUs than the host has."""
-    for h, host in enumerate(spec.hosts):
+    for host, here in walk(spec, "hosts.*", Host):
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
+        lists = [(*here.path, "nics", n, "gpu_pci") for n, _ in enumerate(host.nics)]
         for (pci, n), count in Counter(named).items():
             if count > 1:
                 what = f"{host.name} {host.nics[n].netdev} lists the GPU at {pci} {count} times."
                 fix = f"remove {'one of the two' if count == _TWO else 'all but one'}."
-                yield Finding(what, (at(_gpus(h, n), pci),), fix)
+                yield Finding(what, (at(lists[n], pci),), fix)
         for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
-                places = [n for each, n in named if each == pci]
+                where = tuple(at(lists[n], pci) for each, n in dict.fromkeys(named) if each == pci)
                 what = f"the GPU at {pci} of {host.name} is given to {count} cards."
                 fix = "name it only at the nearest card; `railyard discover` shows that card."
-                yield Finding(what, tuple(at(_gpus(h, n), pci) for n in dict.fromkeys(places)), fix)
+                yield Finding(what, where, fix)
         unlike = len({pci for pci, _ in named})
         if named and unlike > host.gpus:
             what = f"the cards of {host.name} name {unlike} GPUs, but gpus is {host.gpus}."
-            where = (at(("hosts", h, "gpus"), host.gpus), at(_gpus(h, named[0][1])))
+            where = (*here("gpus"), at(lists[named[0][1]]))
             yield Finding(what, where, f"set gpus to {unlike}, or correct gpu_pci.")
-
-
-def _gpus(host: int, nic: int) -> SpecPath:
-    return ("hosts", host, "nics", nic, "gpu_pci")
 
 
 def check_pcie_rate(spec: ClusterSpec) -> Findings:
@@ -254,37 +235,27 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
     A card of 200 Gbit/s in a slot of generation 3 with 16 lanes gets 126: no test can be faster.
     """
     for nic in list_nics(spec):
-        speed, width = nic.nic.link_gt_s, nic.nic.link_width
-        if speed is None or width is None:
-            continue
+        speed, width = nic.nic.link_gt_s or 0, nic.nic.link_width or 0
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
-        if limit < nic.nic.speed_gbit_s:
+        if 0 < limit < nic.nic.speed_gbit_s:
             what = f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}."
-            where = tuple(map(nic.at, ("link_width", "link_gt_s", "speed_gbit_s")))
+            where = nic.at("link_width", "link_gt_s", "speed_gbit_s")
             fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
             yield Finding(what, where, fix, "warning")
 
 
 _SHARING: Final = ("timeSlicing", "mps")
 """Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""
-
-
 _MIG_OFF: Final = frozenset({"", "none", "single"})
 """Strategies with which a whole GPU is `nvidia.com/gpu`; `single` is the GPU operator's default,
 and does nothing while no GPU is in MIG mode."""
-
-
 _MIG_LAYOUT: Final = ("migManager", "config", "default")
 _ALL_OFF: Final = "all-disabled"
-
-
 _KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "gpu-operator": (("mig", "strategy"), ("devicePlugin", "config")),
     "nvidia-device-plugin": (("migStrategy",), ("config",)),
 }
 """Chart to the keys of its MIG strategy, and of the device plugin's configuration."""
-
-
 _SLICED: Final = (
     "a node then counts a GPU several times, but NCCL refuses two ranks on one GPU "
     '("Duplicate GPU detected")'
@@ -292,8 +263,6 @@ _SLICED: Final = (
 _CUT: Final = (
     "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
 )
-
-
 _WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
 
 
@@ -306,19 +275,15 @@ def check_gpu_sharing(spec: ClusterSpec) -> Findings:
     for release, (owner, _, chart) in charts_by_release(spec).items():
         if release not in _KEYS:
             continue
-        path, values, (strategy_key, config_key) = (
-            (*chart[:-1], "values"),
-            owner.values,
-            _KEYS[release],
-        )
-        strategy, layout = _value_at(values, strategy_key), _value_at(values, _MIG_LAYOUT)
+        (strategy_key, config_key), path = _KEYS[release], (*chart[:-1], "values")
+        strategy, layout = (_value_at(owner.values, key) for key in (strategy_key, _MIG_LAYOUT))
         if isinstance(strategy, str) and strategy not in _MIG_OFF:
             what = f"the MIG strategy is {strategy}: {_CUT}."
             yield Finding(what, (at((*path, *strategy_key), strategy),), _WHOLE)
         if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
             what = f"the MIG layout of all nodes is {layout}: {_CUT}."
             yield Finding(what, (at((*path, *_MIG_LAYOUT), layout),), _WHOLE)
-        config = _value_at(values, config_key)
+        config = _value_at(owner.values, config_key)
         if isinstance(config, dict):
             yield from _sliced(config, (*path, *config_key))
 
@@ -357,8 +322,8 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
         if operator is not None and operator.driver == "operator":
             what = f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own."
             fix = "remove toolkit, or let the hosts own the GPU driver "
-            fix += "(operators.gpu.driver: host)."
-            yield Finding(what, (*where, *places(spec, "operators.gpu.driver")), fix)
+            where += places(spec, "operators.gpu.driver")
+            yield Finding(what, where, f"{fix}(operators.gpu.driver: host).")
     elif operator is None:
         what = "the GPU operator should bring the container toolkit, but operators.gpu is not set."
         yield Finding(what, where, "add operators.gpu, or set kind to present or host.")

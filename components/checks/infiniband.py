@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 from components.catalogue.switches import MODELS, list_plain
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rows import also, at_most, requires, rule, unique
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
 from components.core.judge import needs
-from components.core.problem import Place, SpecPath
+from components.core.problem import Place
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.fabric import SwitchPort
+from components.model.fabric import Switch, SwitchPort
+from components.model.hosts import Host
 from components.model.infiniband import IbPartition, InfiniBand
 from components.model.once import once
 from components.model.places import list_ib_switches
 from components.reading.wording import did_you_mean
-
-_BLOCK: SpecPath = ("infiniband",)
 
 
 def check_switch_transport(spec: ClusterSpec) -> Findings:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
     wanted = spec.rdma.transport
     fitting = ", ".join(name for name, each in SWITCH_SYSTEMS.items() if each.carries == wanted)
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         if switch.carries != wanted:
             what = f"{switch.name} ({switch.os}) carries {switch.carries}, not {wanted}."
             fix = "move it to other_switches if it only carries management or storage; else set "
             fix += f"rdma.transport to {switch.carries}, or use a switch whose os is one of: "
-            yield Finding(
-                what, places(spec, f"switches.{s}.os", "rdma.transport"), f"{fix}{fitting}."
-            )
+            yield Finding(what, here("os") + places(spec, "rdma.transport"), f"{fix}{fitting}.")
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
@@ -41,19 +40,16 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
 
     A worker without GPUs may have none. A pod of a job is never placed on a worker with fewer.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    for h, host in enumerate(spec.hosts):
-        is_user = host.hcas or host.gpus
-        if host.role == "worker" and is_user and host.hcas != fabric.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, but workers of the fabric {fabric.hcas}."
-            fix = "correct the wrong number."
-            yield Finding(what, places(spec, f"hosts.{h}.hcas", "infiniband.hcas"), fix)
-        if host.nics:
-            what = f"{host.name} has NICs on rails, but the fabric is InfiniBand."
-            fix = "describe InfiniBand cards by hcas and hca_guids."
-            yield Finding(what, (at(("hosts", h, "nics")),), fix)
+    for fabric, ib in walk(spec, "infiniband", InfiniBand):
+        for host, here in walk(spec, "hosts.*", Host):
+            is_user = host.hcas or host.gpus
+            if host.role == "worker" and is_user and host.hcas != fabric.hcas:
+                what = f"{host.name} has {host.hcas} HCAs, but workers of the fabric {fabric.hcas}."
+                yield Finding(what, here("hcas") + ib("hcas"), "correct the wrong number.")
+            if host.nics:
+                what = f"{host.name} has NICs on rails, but the fabric is InfiniBand."
+                fix = "describe InfiniBand cards by hcas and hca_guids."
+                yield Finding(what, here("nics"), fix)
 
 
 @also(
@@ -71,17 +67,15 @@ def check_subnet_manager(spec: ClusterSpec) -> Findings:
     opensm on a host manages the subnet, a switch that also runs one may take over with other
     partitions.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    running = [(s, each) for s, each in enumerate(spec.switches) if each.sm_priority is not None]
-    if fabric.subnet_manager == "switch" and not running:
+    manager = spec.infiniband.subnet_manager if spec.infiniband else None
+    running = [each for each in walk(spec, "switches.*", Switch) if each[0].sm_priority is not None]
+    if manager == "switch" and not running:
         what = "no switch runs the subnet manager, so all ports of the fabric stay down."
         fix = "give one switch sm_priority: 14, or set subnet_manager to external."
         yield Finding(what, places(spec, "infiniband.subnet_manager", "switches"), fix)
-    for s, switch in running if fabric.subnet_manager == "external" else ():
+    for switch, here in running if manager == "external" else ():
         what = f"the subnet manager is external, but {switch.name} also runs one."
-        where = places(spec, f"switches.{s}.sm_priority", "infiniband.subnet_manager")
+        where = here("sm_priority") + places(spec, "infiniband.subnet_manager")
         yield Finding(what, where, "remove sm_priority, or set subnet_manager to switch.")
 
 
@@ -99,11 +93,10 @@ def check_external_partition(spec: ClusterSpec) -> Findings:
     Other partitions are a warning: set them at the manager.
     """
     fabric = spec.infiniband
-    if fabric is None or fabric.subnet_manager == "switch" or fabric.ufm:
-        return
-    for p, partition in enumerate(fabric.partitions):
+    unset = fabric is not None and fabric.subnet_manager == "external" and not fabric.ufm
+    for partition, here in _partitions(spec) if unset else ():
         what = f"the external subnet manager must make the partition {partition.name}."
-        where = places(spec, f"infiniband.partitions.{p}.name", "infiniband.subnet_manager")
+        where = here("name") + places(spec, "infiniband.subnet_manager")
         fix = f"write infiniband.ufm, or add {show_pkey(partition.pkey)} to opensm's partitions."
         yield Finding(what, where, fix, "warning")
 
@@ -117,11 +110,11 @@ def check_external_partition(spec: ClusterSpec) -> Findings:
 )
 def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
-    for h, host in enumerate(spec.hosts):
+    for host, here in walk(spec, "hosts.*", Host):
         if host.hca_guids and len(host.hca_guids) != host.hcas:
             what = f"{host.name} has {host.hcas} HCAs, but {len(host.hca_guids)} port GUIDs."
-            where = places(spec, f"hosts.{h}.hca_guids", f"hosts.{h}.hcas")
-            yield Finding(what, where, "list the Port GUID of every HCA, and of no Ethernet card.")
+            fix = "list the Port GUID of every HCA, and of no Ethernet card."
+            yield Finding(what, here("hca_guids", "hcas"), fix)
 
 
 def check_ib_rate(spec: ClusterSpec) -> Findings:
@@ -131,10 +124,7 @@ def check_ib_rate(spec: ClusterSpec) -> Findings:
         if switch.speeds_gbit_s and rate not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
             what = f"rate_gbit_s is {rate}, but {switch.described}'s ports have {rates}."
-            where = (
-                *places(spec, "infiniband.rate_gbit_s"),
-                at((*switch.path, "model"), switch.model),
-            )
+            where = places(spec, "infiniband.rate_gbit_s") + Here(switch, switch.path)("model")
             fix = "write the real rate of the links: acceptance judges bandwidth by it."
             yield Finding(what, where, fix)
 
@@ -145,10 +135,9 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
     Write an entry for each of two switches in one housing: no link joins them.
     """
     managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
-    for switch in list_ib_switches(spec):
-        if switch.path[0] == "switches":
-            continue  # `switch-model` reports those
-        where = (at((*switch.path, "model"), switch.model),)
+    # `switch-model` reports those in `switches`.
+    for switch in [each for each in list_ib_switches(spec) if each.path[0] != "switches"]:
+        where = Here(switch, switch.path)("model")
         if not switch.names:
             what = f"Railyard does not know the InfiniBand switch model {switch.model}."
             yield Finding(what, where, f"use one of: {', '.join((*list_plain(), *managed))}.")
@@ -183,20 +172,18 @@ def check_ib_port(spec: ClusterSpec) -> Findings:
 
 
 def _ethernet_settings(spec: ClusterSpec) -> Findings:
-    for s, switch in enumerate(spec.switches):
-        if switch.carries != "infiniband":
-            continue
+    for switch, here in walk(spec, "switches.*", Switch):
+        ports = switch.ports if switch.carries == "infiniband" else {}
         for key, cannot in (("routing.asn", "run BGP"), ("edge_ports", "run spanning tree")):
             top = key.partition(".")[0]
-            if getattr(switch, top):
+            if switch.carries == "infiniband" and getattr(switch, top):
                 what = f"{switch.name} is an InfiniBand switch, which cannot {cannot}."
-                yield Finding(what, places(spec, f"switches.{s}.{key}"), f"remove {top}.")
-        for name, port in switch.ports.items():
-            for key, field in SwitchPort.model_fields.items():
-                if key != "to" and getattr(port, key) != field.default:
-                    what = f"port {name} of {switch.name} is InfiniBand, which does not support "
-                    where = (at(("switches", s, "ports", name, key), getattr(port, key)),)
-                    yield Finding(f"{what}{key}.", where, f"remove {key}.")
+                yield Finding(what, here(key), f"remove {top}.")
+        for (name, port), (key, field) in product(ports.items(), SwitchPort.model_fields.items()):
+            if key != "to" and getattr(port, key) != field.default:
+                what = f"port {name} of {switch.name} is InfiniBand, which does not support {key}."
+                where = (at((*here.path, "ports", name, key), getattr(port, key)),)
+                yield Finding(what, where, f"remove {key}.")
 
 
 def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
@@ -265,12 +252,11 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     one too. Without a root opensm continues with minhop, and the switches' own subnet manager
     probably too: this is a warning.
     """
-    fabric = spec.infiniband
-    engine = fabric.routing_engine if fabric else None
+    engine = spec.infiniband.routing_engine if spec.infiniband else None
     if engine not in {"updn", "ftree"} or any(check_ib_one_subnet(spec)):
         return
     alone = engine == "ftree" and len(list_ib_switches(spec)) == 1
-    if alone or not _roots(spec):
+    if alone or not _has_root(spec):
         why = "one switch is no tree" if alone else "one switch is not a tree"
         what = f"{engine} lacks a root: {why}, so the subnet manager uses minhop."
         fix = "write routing_engine: minhop, or cable the leaves to spines."
@@ -295,32 +281,27 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
     return found
 
 
-def _roots(spec: ClusterSpec) -> list[str]:
+def _has_root(spec: ClusterSpec) -> bool:
     hcas = {
         each.name: sum(each.peer(port) is None for port in each.ports)
         for each in list_ib_switches(spec)
     }
-    total = sum(hcas.values())
-    roots: list[str] = []
-    for name, distance in _hops(spec).items():
-        bars: dict[int, int] = {}
+    most, few = (limit * sum(hcas.values()) for limit in (_MOST, _FEW))
+    for distance in _hops(spec).values():
+        bars = Counter[int]()
         for far, hops in distance.items():
-            bars[hops] = bars.get(hops, 0) + hcas[far]
-        most = sum(count > _MOST * total for count in bars.values())
-        few = sum(count > _FEW * total for count in bars.values())
-        if (most, few) == (1, 1):
-            roots.append(name)
-    return roots
+            bars[hops] += hcas[far]
+        if [sum(count > limit for count in bars.values()) for limit in (most, few)] == [1, 1]:
+            return True
+    return False
 
 
 _KEY_TABLE: Final = 128
 """Entries in the key table of a ConnectX port, including one for Default (sources.md)."""
 
 
-def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, SpecPath]]:
-    """List the partitions with their paths, in the order of the file."""
-    for p, partition in enumerate(fabric.partitions if fabric else ()):
-        yield partition, (*_BLOCK, "partitions", p)
+def _partitions(spec: ClusterSpec) -> Iterator[tuple[IbPartition, Here]]:
+    return walk(spec, "infiniband.partitions.*", IbPartition)
 
 
 @needs("hosts", "roles")
@@ -329,24 +310,24 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
 
     A partition needs a full member: limited ones do not reach each other.
     """
-    for partition, path in list_partitions(spec.infiniband):
+    for partition, here in _partitions(spec):
+        members = () if partition.members == "all" else partition.members
         if not partition.members:
-            where = (at((*path, "members"), "[]"),)
             fix = "name its hosts, write all, or remove the partition."
+            where = (at((*here.path, "members"), "[]"),)
             yield Finding(f"partition {partition.name} lacks members.", where, fix)
+        kinds, where = {partition.membership_of(each.host) for each in members}, here("members")
+        fix = "make one member full."
         if partition.members == "all":
-            kinds, where = {partition.membership}, (at((*path, "membership"), "limited"),)
+            kinds, where = {partition.membership}, (at((*here.path, "membership"), "limited"),)
             fix = "remove membership: full is the default."
-        else:
-            kinds = {partition.membership_of(each.host) for each in partition.members}
-            where, fix = (at((*path, "members")),), "make one member full."
         if kinds == {"limited"}:
             what = f"all members of partition {partition.name} are limited: none reaches another."
             yield Finding(what, where, fix)
-        yield from _wrong_members(spec, partition, path)
+        yield from _wrong_members(spec, partition, here)
 
 
-def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Findings:
+def _wrong_members(spec: ClusterSpec, partition: IbPartition, here: Here) -> Findings:
     seen: set[str] = set()
     for m, member in enumerate(() if partition.members == "all" else partition.members):
         host, name = spec.host(member.host), member.host
@@ -365,7 +346,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
         else:
             seen.add(name)
             continue
-        where = (at((*path, "members", m), name),)
+        where = (at((*here.path, "members", m), name),)
         yield Finding(f"partition {partition.name}: {what}", where, fix)
 
 
@@ -374,18 +355,18 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
 
     The table of a ConnectX card has 128 entries.
     """
-    partitions = [partition for partition, _ in list_partitions(spec.infiniband)]
-    counts = {
-        host.name: sum(each.membership_of(host.name) is not None for each in partitions)
+    counts = Counter(
+        host.name
+        for partition, _ in _partitions(spec)
         for host in spec.workers
-    }
-    over = [name for name, count in counts.items() if count >= _KEY_TABLE]
+        if partition.membership_of(host.name) is not None
+    )
+    over = [host.name for host in spec.workers if counts[host.name] >= _KEY_TABLE]
     if over:
         others = f", and {len(over) - 1} more hosts in too many" if over[1:] else ""
-        what = f"{over[0]} is in {counts[over[0]]} partitions{others}; "
-        what += f"a port holds {_KEY_TABLE} keys."
+        what = f"{over[0]} is in {counts[over[0]]} partitions{others}; a port holds {_KEY_TABLE} "
         fix = f"put a host into {_KEY_TABLE - 1} at most."
-        yield Finding(what, places(spec, "infiniband.partitions"), fix)
+        yield Finding(f"{what}keys.", places(spec, "infiniband.partitions"), fix)
 
 
 def check_partition_name(spec: ClusterSpec) -> Findings:
@@ -393,13 +374,10 @@ def check_partition_name(spec: ClusterSpec) -> Findings:
 
     It is not published whether MLNX-OS distinguishes them.
     """
-    first: dict[str, Place] = {}
-    for each, path in list_partitions(spec.infiniband):
-        place = at((*path, "name"), each.name)
-        other = first.setdefault(each.name.lower(), place)
-        if other.value != each.name:
-            what = f"the partitions {other.value} and {each.name} differ only in case."
-            yield Finding(what, (place, other), "rename one.", "warning")
+    for (each, here), (other, there) in twins(_partitions(spec), lambda part: part[0].name.lower()):
+        if other.name != each.name:
+            what = f"the partitions {other.name} and {each.name} differ only in case."
+            yield Finding(what, here("name") + there("name"), "rename one.", "warning")
 
 
 def check_ufm_partition(spec: ClusterSpec) -> Findings:
@@ -408,45 +386,44 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
     The API takes port GUIDs, not all at once; it sets MTU and rate only with a service level, which
     the file lacks. Only UFM can put a key first in a port's table, and only one.
     """
-    first: dict[str, tuple[str, SpecPath]] = {}
-    for partition, path in list_partitions(spec.infiniband):
+    first: dict[str, tuple[str, Place]] = {}
+    for partition, here in _partitions(spec):
         if spec.infiniband is not None and spec.infiniband.ufm is not None:
-            yield from _unsettable(partition, path)
+            yield from _unsettable(partition, here)
         elif partition.index0:
             what = f"only UFM can put the key of partition {partition.name} at index 0."
             fix = "remove index0, or say in infiniband.ufm how UFM is reached."
-            yield Finding(what, (at((*path, "index0"), value=True),), fix)
-        hosts = () if partition.members == "all" else partition.members
-        for m, member in enumerate(hosts if partition.index0 else ()):
+            yield Finding(what, here("index0"), fix)
+        hosts = () if partition.members == "all" or not partition.index0 else partition.members
+        for m, member in enumerate(hosts):
+            place = at((*here.path, "members", m), member.host)
             for guid in member.ports_of(host.hca_guids if (host := spec.host(member.host)) else ()):
-                where: SpecPath = (*path, "members", m)
-                other, there = first.setdefault(guid, (partition.name, where))
-                if there != where:
+                other, there = first.setdefault(guid, (partition.name, place))
+                if there != place:
                     what = f"{partition.name} and {other} both want index 0 of {member.host}."
-                    fix = "remove index0 from one."
-                    yield Finding(what, (at(where, member.host), at(there, member.host)), fix)
+                    there = at(there.path, member.host)
+                    yield Finding(what, (place, there), "remove index0 from one.")
 
 
-def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
+def _unsettable(partition: IbPartition, here: Here) -> Findings:
     name = partition.name
     if partition.members == "all":
         what = f"partition {name} has all ports, but UFM needs a list of members."
-        fix = "name its hosts; their hca_guids become the members."
-        yield Finding(what, (at((*path, "members"), "all"),), fix)
+        yield Finding(what, here("members"), "name its hosts; their hca_guids become the members.")
     for key in ("mtu_bytes", "rate_gbit_s"):
         value = getattr(partition, key)
         if value is not None:
             what = f"partition {name} has {key} {value}, which Railyard does not set in UFM."
             fix = f"remove {key}, and set it in UFM with the service level of the partition."
-            yield Finding(what, (at((*path, key), value),), fix)
+            yield Finding(what, here(key), fix)
 
 
 def check_sm_switch(spec: ClusterSpec) -> Findings:
     """Only a switch with MLNX-OS has `sm_priority`."""
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         if switch.sm_priority is not None and switch.carries != "infiniband":
             what = f"{switch.name} runs {switch.os}, which lacks a subnet manager."
-            yield Finding(what, places(spec, f"switches.{s}.sm_priority"), "remove sm_priority.")
+            yield Finding(what, here("sm_priority"), "remove sm_priority.")
 
 
 RULES: Final = (
@@ -497,10 +474,8 @@ RULES: Final = (
 )
 def check_partition_key(spec: ClusterSpec) -> Findings:
     """Each partition has a unique key and a unique name."""
-    first: dict[str, Place] = {}
-    for each, path in list_partitions(spec.infiniband):
+    for (each, here), (_, there) in twins(_partitions(spec), lambda part: part[0].pkey):
         key = show_pkey(each.pkey)
-        place = at((*path, "pkey"), key)
-        if (other := first.setdefault(key, place)) is not place:
-            fix = "give each partition a different pkey."
-            yield Finding(f"two partitions have the pkey {key}.", (place, other), fix)
+        where = (at((*here.path, "pkey"), key), at((*there.path, "pkey"), key))
+        fix = "give each partition a different pkey."
+        yield Finding(f"two partitions have the pkey {key}.", where, fix)

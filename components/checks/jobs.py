@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
 
+from components.catalogue.operator_versions import parse_numbers
 from components.checks.rows import also, at_most, refuse, requires, rule
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, walk
 from components.core.judge import needs
+from components.core.problem import render_path
 from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
-from components.model.jobs import ARENA_RESOURCE
+from components.model.fabric import Switch
+from components.model.jobs import ARENA_RESOURCE, DeepSpeed, PerftestCase, Watch
 from components.model.places import has_way
 from components.model.secret_refs import device_secrets
 from components.model.texts import fold_names
-from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
+from components.model.worker_kinds import PAIR, fitting_kind, gpu_kinds, worker_kinds
 from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
@@ -68,18 +71,14 @@ def check_pxn(spec: ClusterSpec) -> Findings:
     (ROCm/rccl#1303, NVIDIA/nccl#2193).
     """
     value = spec.jobs.env.get(_PXN_OFF, "0")
-    collectives = spec.acceptance.collectives
-    if value == "0" or "alltoall" not in collectives or spec.rdma.transport != "roce":
-        return
-    pairs = permutations(spec.rails, 2)
-    cut = next(((one, other) for one, other in pairs if not has_way(spec, one, other)), None)
-    if cut:
-        yield Finding(
-            f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all others, "
-            f"but pods on {cut[0].name} have no route to {cut[1].name}.",
-            (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives"))),
-            f"remove {_PXN_OFF} or alltoall, or route the rails (rails[].gateway).",
-        )
+    asked = "alltoall" in spec.acceptance.collectives and spec.rdma.transport == "roce"
+    pairs = permutations(spec.rails, 2) if asked and value != "0" else ()
+    for one, other in [pair for pair in pairs if not has_way(spec, *pair)][:1]:
+        what = f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all "
+        what += f"others, but pods on {one.name} have no route to {other.name}."
+        where = (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives")))
+        fix = f"remove {_PXN_OFF} or alltoall, or route the rails (rails[].gateway)."
+        yield Finding(what, where, fix)
 
 
 def check_ssh_port(spec: ClusterSpec) -> Findings:
@@ -87,15 +86,13 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
 
     The launcher would meet the host's sshd, which refuses the job's key.
     """
-    sample = spec.jobs.deepspeed
-    in_host = spec.pod_network.host_network or (sample is not None and sample.host_network)
-    if spec.jobs.ssh_port == POD_PORT and in_host:
-        key = "pod_network" if spec.pod_network.host_network else "jobs.deepspeed"
-        path = (*key.split("."), "host_network")
-        what = f"jobs.ssh_port is {POD_PORT}, but with {key}.host_network the host's sshd uses it."
-        where = (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True))
+    keys = ("pod_network.host_network", "jobs.deepspeed.host_network")
+    in_host = [place for place in places(spec, *keys) if place.value == "true"]
+    for place in in_host[:1] if spec.jobs.ssh_port == POD_PORT else ():
+        what = f"jobs.ssh_port is {POD_PORT}, but with {render_path(place.path)} the host's sshd "
+        where = (*places(spec, "jobs.ssh_port"), place)
         fix = f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port."
-        yield Finding(what, where, fix)
+        yield Finding(f"{what}uses it.", where, fix)
 
 
 def check_topology_hint(spec: ClusterSpec) -> Findings:
@@ -118,18 +115,18 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
     if spec.disruption.switches is None or spec.disruption.ports != "allow":
         return
     alone = {host: next(iter(on)) for host, on in leaves_of_hosts(spec).items() if len(on) == 1}
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         ends = {port.to.partition("/")[0]: name for name, port in reversed(switch.ports.items())}
         cut = [host for host in alone if alone[host] == switch.name and host in ends]
         if cut:
-            port, only = ends[cut[0]], f"only the leaf {switch.name}, so its change cuts them off."
-            what = f"{fold_names(cut)} {'have' if len(cut) > 1 else 'has'} {only}"
-            place = at(("switches", s, "ports", port), switch.ports[port].to)
-            fix = "write ports: drain, or give the hosts a link to another leaf."
-            yield Finding(what, (place, *places(spec, "disruption.switches")), fix)
+            what = f"{fold_names(cut)} {'have' if len(cut) > 1 else 'has'} only the leaf "
+            what += f"{switch.name}, so its change cuts them off."
+            where = here(f"ports.{ends[cut[0]]}") + places(spec, "disruption.switches")
+            yield Finding(
+                what, where, "write ports: drain, or give the hosts a link to another leaf."
+            )
 
 
-_PAIR: Final = 2
 _SHARED_MODE: Final = "ReadWriteMany"
 
 
@@ -142,39 +139,30 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
     """
     own = {name for rail in spec.rails for name in (rail.name, f"{rail.name}-gpu")}
     names = Counter([*own, *(case.name for case in spec.acceptance.perftest)])
-    for index, case in enumerate(spec.acceptance.perftest):
-        place, lasts = ("acceptance", "perftest", index), case.duration_s is not None
-        cpu, timed = (
-            at((*place, "cpu_util"), case.cpu_util),
-            at((*place, "duration_s"), case.duration_s),
-        )
+    for case, here in walk(spec, "acceptance.perftest.*", PerftestCase):
+        lasts = case.duration_s is not None
         if case.cpu_util and not lasts:
             what = f"perftest {case.name} sets cpu_util, but not duration_s."
-            yield Finding(what, (cpu,), "add duration_s: 10, or remove cpu_util.")
+            yield Finding(what, here("cpu_util"), "add duration_s: 10, or remove cpu_util.")
         if case.all_sizes and lasts:
             what = f"perftest {case.name} sets all_sizes and duration_s, which exclude each other."
-            where = (at((*place, "all_sizes")), timed)
+            where = (at((*here.path, "all_sizes")), *here("duration_s"))
             yield Finding(what, where, "remove one of the two, or write two cases.")
         if names[case.name] > 1:
             twice = "perftests" if case.name in own else "perftest cases"
             what = f"two {twice} are called {case.name}."
-            fix = "rename one: each case becomes a separate Job."
-            yield Finding(what, (at((*place, "name"), case.name),), fix)
+            yield Finding(what, here("name"), "rename one: each case becomes a separate Job.")
         if case.tool.endswith("_lat") and lasts:
-            what = (
-                f"perftest {case.name} sets duration_s, but then a latency test measures no tail."
-            )
-            yield Finding(what, (timed,), "remove duration_s.")
+            what = f"perftest {case.name} sets duration_s, but then a latency test measures no "
+            yield Finding(f"{what}tail.", here("duration_s"), "remove duration_s.")
     yield from _without_pods(spec)
 
 
 def _without_pods(spec: ClusterSpec) -> Findings:
-    has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= _PAIR
+    has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= PAIR
     if spec.acceptance.perftest and not has_pods:
-        what, fix = (
-            "pods of two workers on a rail, but this site lacks them",
-            "every rail has its own test anyway",
-        )
+        what = "pods of two workers on a rail, but this site lacks them"
+        fix = "every rail has its own test anyway"
         if spec.rdma.transport == "infiniband":
             what = "pods on rails of RoCE, but this site is InfiniBand"
             fix = "acceptance.suite: full tests each adapter"
@@ -184,7 +172,7 @@ def _without_pods(spec: ClusterSpec) -> Findings:
     if spec.kubernetes is None and suite != "quick":
         fix = "remove acceptance.suite: containers have separate tests."
         what = f"suite {suite} runs in pods, but this site lacks Kubernetes."
-        yield Finding(what, (at(("acceptance", "suite"), suite),), fix)
+        yield Finding(what, places(spec, "acceptance.suite"), fix)
 
 
 @needs("roles")
@@ -193,26 +181,23 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
 
     They run on workers of one kind: with the same GPUs, rails and speeds.
     """
-    sample = spec.jobs.deepspeed
-    if sample is None or not spec.workers:
-        return
-    if fitting_kind(spec, sample.workers, sample.gpus) is not None:
-        return
-    # The nearest kind has the most GPUs among those with enough hosts.
     kinds = worker_kinds(spec)
-    able = [kind for kind in kinds if len(kind.hosts) >= sample.workers] or [
-        max(kinds, key=lambda kind: len(kind.hosts))
-    ]
-    best = max(able, key=lambda kind: kind.gpus)
-    count, gpus = len(best.hosts), best.gpus
-    if sample.workers > count:
-        fitting = f"{count}{' of one kind' if len(kinds) > 1 else ''}"
-        what = f"DeepSpeed wants {sample.workers} workers on separate nodes; {fitting} fit."
-        fix = f"set workers to {count} or less."
-        yield Finding(what, places(spec, "jobs.deepspeed.workers"), fix)
-    if sample.gpus > gpus:
-        what = f"DeepSpeed wants {sample.gpus} GPUs for each worker, but a node has {gpus}."
-        yield Finding(what, places(spec, "jobs.deepspeed.gpus"), f"set gpus to {gpus} or less.")
+    for sample, here in walk(spec, "jobs.deepspeed", DeepSpeed) if kinds else ():
+        if fitting_kind(spec, sample.workers, sample.gpus) is not None:
+            return
+        # The nearest kind has the most GPUs among those with enough hosts.
+        able = [kind for kind in kinds if len(kind.hosts) >= sample.workers]
+        best = max(
+            able or [max(kinds, key=lambda kind: len(kind.hosts))], key=lambda kind: kind.gpus
+        )
+        count, gpus = len(best.hosts), best.gpus
+        if sample.workers > count:
+            fitting = f"{count}{' of one kind' if len(kinds) > 1 else ''}"
+            what = f"DeepSpeed wants {sample.workers} workers on separate nodes; {fitting} fit."
+            yield Finding(what, here("workers"), f"set workers to {count} or less.")
+        if sample.gpus > gpus:
+            what = f"DeepSpeed wants {sample.gpus} GPUs for each worker, but a node has {gpus}."
+            yield Finding(what, here("gpus"), f"set gpus to {gpus} or less.")
 
 
 def check_shared_claim(spec: ClusterSpec) -> Findings:
@@ -221,18 +206,16 @@ def check_shared_claim(spec: ClusterSpec) -> Findings:
     Only one node can mount a `ReadWriteOnce` claim, and a `hostPath` is another folder on the next
     node.
     """
-    sample = spec.jobs.deepspeed
-    if sample is None or sample.workers < _PAIR:
-        return
-    path = ("jobs", "deepspeed")
-    if sample.access_mode != _SHARED_MODE:
-        what = f"{sample.workers} workers share {sample.claim}, but it is {sample.access_mode}."
-        where = (at((*path, "access_mode"), sample.access_mode), at((*path, "workers")))
-        yield Finding(what, where, f"set access_mode to {_SHARED_MODE}.")
-    if sample.nfs_server is None:
-        what = f"{sample.path} is a separate folder on each worker: nfs_server is not set."
-        fix = "set nfs_server to the server that exports it."
-        yield Finding(what, (at((*path, "path"), sample.path), at((*path, "workers"))), fix)
+    for sample, here in walk(spec, "jobs.deepspeed", DeepSpeed):
+        several, workers = sample.workers >= PAIR, at((*here.path, "workers"))
+        if several and sample.access_mode != _SHARED_MODE:
+            what = f"{sample.workers} workers share {sample.claim}, but it is {sample.access_mode}."
+            where = (*here("access_mode"), workers)
+            yield Finding(what, where, f"set access_mode to {_SHARED_MODE}.")
+        if several and sample.nfs_server is None:
+            what = f"{sample.path} is a separate folder on each worker: nfs_server is not set."
+            fix = "set nfs_server to the server that exports it."
+            yield Finding(what, (*here("path"), workers), fix)
 
 
 def check_arena_resource(spec: ClusterSpec) -> Findings:
@@ -242,15 +225,14 @@ def check_arena_resource(spec: ClusterSpec) -> Findings:
     same cards.
     """
     network = spec.pod_network
-    if spec.jobs.deepspeed is None or network.mode != "rdma_shared":
-        return
     names = [device.resource for device in network.shared_devices]
-    if ARENA_RESOURCE not in names:
+    shared = spec.jobs.deepspeed is not None and network.mode == "rdma_shared"
+    if shared and ARENA_RESOURCE not in names:
         wanted = f"{network.resource_prefix}/{ARENA_RESOURCE}"
         listed = ", ".join(f"{network.resource_prefix}/{name}" for name in names) or "nothing"
         what = f"DeepSpeed requests {wanted}, as Arena does, but the plugin publishes {listed}."
         fix = f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors."
-        yield Finding(what, (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))), fix)
+        yield Finding(what, places(spec, "pod_network.shared_devices", "jobs.deepspeed"), fix)
 
 
 @needs("roles")
@@ -271,18 +253,16 @@ def check_watch_secrets(spec: ClusterSpec) -> Findings:
 
     Whoever may make a pod in a namespace can read all of its secrets.
     """
-    watch = spec.watch
-    if watch is None:
-        return
-    logins = dict.fromkeys(reference.name for reference, _ in device_secrets(spec))
-    if logins and watch.secret is None:
-        what = f"watch has no secret, but the devices need {', '.join(logins)}."
-        fix = f"make a Secret in the namespace {watch.namespace}, and write its name as secret."
-        yield Finding(what, places(spec, "watch"), fix)
     own = spec.jobs.own_pods
-    if watch.namespace in {spec.pod_network.namespace, *(own.namespaces if own else ())}:
-        what = f"users make pods in {watch.namespace}, and these can read the devices' secrets."
-        yield Finding(what, places(spec, "watch.namespace"), "give watch a namespace of its own.")
+    for watch, here in walk(spec, "watch", Watch):
+        logins = dict.fromkeys(reference.name for reference, _ in device_secrets(spec))
+        if logins and watch.secret is None:
+            what = f"watch has no secret, but the devices need {', '.join(logins)}."
+            fix = f"make a Secret in the namespace {watch.namespace}, and write its name as secret."
+            yield Finding(what, places(spec, "watch"), fix)
+        if watch.namespace in {spec.pod_network.namespace, *(own.namespaces if own else ())}:
+            what = f"users make pods in {watch.namespace}, and these can read the devices' secrets."
+            yield Finding(what, here("namespace"), "give watch a namespace of its own.")
 
 
 @also(
@@ -299,16 +279,15 @@ def check_nccl_floor(spec: ClusterSpec) -> Findings:
     With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters: a
     floor at the line rate would pass with an adapter missing.
     """
-    floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
-    if floor is None:
+    algo = spec.acceptance.nccl_algo
+    if spec.acceptance.nccl_floor is None:
         return
-    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
-    if len(kinds) > 1:
-        names = ", ".join(kind.name for kind in kinds)
-        what = f"nccl_floor is one number for {len(kinds)} kinds of workers: {names}."
+    names = [kind.name for kind in gpu_kinds(spec) if kind.runs_collectives]
+    if len(names) > 1:
+        what = f"nccl_floor is one number for {len(names)} kinds of workers: {', '.join(names)}."
         fix = "remove nccl_floor: nccl_min_fraction follows the line rate of each kind."
         yield Finding(what, places(spec, "acceptance.nccl_floor.min_gbyte_s"), fix)
-    pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
+    pairs = any(kind.gpus and len(kind.hosts) == PAIR for kind in worker_kinds(spec))
     if pairs and algo != "RING" and "all_reduce" in spec.acceptance.collectives:
         shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
         what = f"nccl_floor proves nothing: with two workers {shown}, which can exceed the line."
@@ -327,8 +306,7 @@ def check_own_pods(spec: ClusterSpec) -> Findings:
     if own is None or plane is None or not own.admission:
         return
     fix = "remove admission, and let pods take the environment by envFrom."
-    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
-    if (major, minor) < POLICY_SINCE:
+    if parse_numbers(plane.version)[:2] < POLICY_SINCE:
         what = f"own_pods.admission needs Kubernetes 1.36, but this cluster is {plane.version}."
         yield Finding(what, places(spec, "jobs.own_pods.admission", "kubernetes.version"), fix)
     if not pod_attachment(spec).resources:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
-from components.checks.rows import values
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import HostBlock, host_blocks
 from components.model.cluster import ClusterSpec
+from components.model.environments import VirtualMachine
 from components.model.hosts import Host, Nic
 from components.model.kernel import KNOWN_SETTINGS, KernelSettings
 from components.model.worker_kinds import crusoe_of
@@ -39,17 +40,18 @@ def check_sysctl_name(spec: ClusterSpec) -> Findings:
 
     Kernels differ, so this is a warning; the host refuses a name that its kernel lacks.
     """
+    for block, name, value in _sysctls(spec):
+        near = (known for known in KNOWN_SETTINGS if abs(len(name) - len(known)) <= _NEARLY)
+        is_slip = any(_distance(name, known) <= _NEARLY for known in near)
+        if is_slip and name not in KNOWN_SETTINGS:
+            what = f'"{name}" is nearly the name of a common kernel setting.'
+            fix = f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}"
+            yield Finding(what, (at((*block.path, "sysctls", name), value),), fix, "warning")
+
+
+def _sysctls(spec: ClusterSpec) -> Iterator[tuple[HostBlock[KernelSettings], str, str]]:
     for block in host_blocks(spec, "kernel", KernelSettings):
-        for name, value in block.value.sysctls.items():
-            if _is_slip(name):
-                what = f'"{name}" is nearly the name of a common kernel setting.'
-                fix = f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}"
-                yield Finding(what, (at((*block.path, "sysctls", name), value),), fix, "warning")
-
-
-def _is_slip(name: str) -> bool:
-    near = (known for known in KNOWN_SETTINGS if abs(len(name) - len(known)) <= _NEARLY)
-    return name not in KNOWN_SETTINGS and any(_distance(name, known) <= _NEARLY for known in near)
+        yield from ((block, name, value) for name, value in block.value.sysctls.items())
 
 
 def _distance(one: str, other: str) -> int:
@@ -69,26 +71,24 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
     On a host with several rails, strict reverse-path filtering drops packets, and the kernel's
     default for ARP lets one card answer for another. Kubernetes needs forwarding.
     """
-    for block in host_blocks(spec, "kernel", KernelSettings):
-        for name, value in block.value.sysctls.items():
-            where = (at((*block.path, "sysctls", name), value),)
-            if (other := _PAIRS.get(name)) and value == "0":
-                fix = f"write {other} alone."
-                yield Finding(f"{name} = 0 says that {other} counts.", where, fix)
-            elif other and other in block.value.sysctls:
-                what = f"{name} and {other} exclude each other: the kernel resets one to 0."
-                yield Finding(what, where, f"keep one of {name} and {other}.")
-            if spec.kubernetes is not None and _FORWARDING.get(name) == value:
-                what = f"{name} is {value}, but pods need forwarding."
-                yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
-            for host, nic in _rail_cards(block):
-                reason = _against_rail(
-                    name, value, nic, routed=block.value.source_routing == "auto"
+    for block, name, value in _sysctls(spec):
+        where = (at((*block.path, "sysctls", name), value),)
+        if (other := _PAIRS.get(name)) and value == "0":
+            what = f"{name} = 0 says that {other} counts."
+            yield Finding(what, where, f"write {other} alone.")
+        elif other and other in block.value.sysctls:
+            what = f"{name} and {other} exclude each other: the kernel resets one to 0."
+            yield Finding(what, where, f"keep one of {name} and {other}.")
+        if spec.kubernetes is not None and _FORWARDING.get(name) == value:
+            what = f"{name} is {value}, but pods need forwarding."
+            yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
+        routed = block.value.source_routing == "auto"
+        for host, nic in _rail_cards(block):
+            if reason := _against_rail(name, value, nic, routed=routed):
+                what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
+                yield Finding(
+                    what, where, "remove the line: Railyard sets what several rails need."
                 )
-                if reason:
-                    what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
-                    fix = "remove the line: Railyard sets what several rails need."
-                    yield Finding(what, where, fix)
 
 
 def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
@@ -121,7 +121,7 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
     On bare metal the host's step fails if the kernel reserves fewer pages than the file asks for.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
-        total_mib = 0
+        total_mib, names = 0, {host.name for host in block.hosts}
         for size, mib in _MIB.items():
             keys = (f"hugepages_{size}", f"hugepages_{size}_per_node")
             total, nodes = (getattr(block.value, key) for key in keys)
@@ -129,13 +129,12 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
             if total is not None and nodes:
                 what = f"hugepages_{size} is {total}, but its per_node adds up to {sum(nodes)}."
                 fix = "keep one of the two: per_node where pods ask for pages of their card's node."
-                yield Finding(what, tuple(map(block.at, keys)), fix)
-        names = {host.name for host in block.hosts}
-        for each in values(spec, "environment.hypervisors.*.vms.*"):
-            name, memory_mib = each.value.name, each.value.memory_mib
-            if name in names and total_mib >= memory_mib:
-                what = f"huge pages take {total_mib} of {memory_mib} MiB of {name}."
-                where = (at(block.path, block.value), at((*each.path, "memory_mib"), memory_mib))
+                where = (*block.at(keys[0]), at((*block.path, keys[1]), nodes))
+                yield Finding(what, where, fix)
+        for vm, here in walk(spec, "environment.hypervisors.*.vms.*", VirtualMachine):
+            if vm.name in names and total_mib >= vm.memory_mib:
+                what = f"huge pages take {total_mib} of {vm.memory_mib} MiB of {vm.name}."
+                where = (at(block.path, block.value), *here("memory_mib"))
                 yield Finding(what, where, "ask for fewer pages; half of the memory is much.")
 
 
@@ -148,14 +147,13 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
     if not spec.hypervisors and crusoe_of(spec) is None:
         return  # machines that you bring may be bare metal
     kind = "ESXi" if spec.hypervisors else "a cloud"
-    for block in host_blocks(spec, "kernel", KernelSettings):
-        harmless = {"acs": ("auto", "keep"), "iommu": ("keep",), "cpu_governor": (None,)}
-        for key, kept in harmless.items():
-            value = getattr(block.value, key)
-            if value not in kept:
-                what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
-                fix = f"remove {key}: it belongs to the machine below."
-                yield Finding(what, (block.at(key),), fix)
+    harmless = {"acs": ("auto", "keep"), "iommu": ("keep",), "cpu_governor": (None,)}
+    for block, (key, kept) in product(
+        host_blocks(spec, "kernel", KernelSettings), harmless.items()
+    ):
+        if (value := getattr(block.value, key)) not in kept:
+            what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
+            yield Finding(what, block.at(key), f"remove {key}: it belongs to the machine below.")
 
 
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
@@ -163,13 +161,12 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
 
     Without the IOMMU no VF can be passed; for ACS see `guest-kernel`.
     """
-    for block in host_blocks(spec, "kernel", KernelSettings):
+    for block, key in product(host_blocks(spec, "kernel", KernelSettings), ("acs", "iommu")):
         passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
-        for key in ("acs", "iommu"):
-            if passed and getattr(block.value, key) == "off":
-                what = f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false)."
-                fix = f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe."
-                yield Finding(what, (at((*block.path, key), "off"),), fix)
+        if passed and getattr(block.value, key) == "off":
+            what = f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false)."
+            fix = f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe."
+            yield Finding(what, block.at(key), fix)
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Findings:
@@ -187,11 +184,11 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
             fix = "set rdma_netns to shared, or remove it."
             if mode == "sriov":
                 fix = "set rdma_isolation to true, or remove rdma_netns."
-            yield Finding(what, (where, *places(spec, "pod_network.mode")), fix)
+            yield Finding(what, where + places(spec, "pod_network.mode"), fix)
         if isolated and kernel != "exclusive" and any(h.role == "worker" for h in block.hosts):
             what = f"rdma_isolation is true, but rdma_netns is {kernel}: pods would be refused."
             fix = "set kernel.rdma_netns to exclusive, or remove rdma_isolation."
-            yield Finding(what, (*places(spec, "pod_network.rdma_isolation"), where), fix)
+            yield Finding(what, places(spec, "pod_network.rdma_isolation") + where, fix)
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:
@@ -203,11 +200,7 @@ def check_source_routing(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "kernel", KernelSettings):
         cards = list(_rail_cards(block))
         if block.value.source_routing == "off" and cards:
-            count = sum(1 for each, _ in cards if each is cards[0][0])
-            what = (
-                f"source_routing is off, and {cards[0][0].name} has {count} cards with addresses."
-            )
-            fix = (
-                "remove the line, unless netplan or NetworkManager has such rules (to-from-table)."
-            )
-            yield Finding(what, (block.at("source_routing"),), fix, "warning")
+            host, count = cards[0][0], sum(1 for each, _ in cards if each is cards[0][0])
+            what = f"source_routing is off, and {host.name} has {count} cards with addresses."
+            fix = "remove the line, unless netplan or NetworkManager has such rules "
+            yield Finding(what, block.at("source_routing"), f"{fix}(to-from-table).", "warning")

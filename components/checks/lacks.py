@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from components.catalogue.switches.switch_model import Release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, Rule, at, places
+from components.checks.rule import Finding, Findings, Here, Rule, at, places, value_of, walk
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import Place, SpecPath
@@ -23,7 +23,7 @@ from components.fabric.systems import least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
+from components.model.fabric import DSCP_PER_PRIORITY, Rail, Rdma, Switch
 from components.model.guard_spec import SwitchGuards
 from components.model.places import subnets_of
 
@@ -60,9 +60,7 @@ class _Asked:
         """The value that the file has there."""
         owner: object = self.rdma if self.path[0] == "rdma" else self.switch
         for key in self.path[self.path[0] == "rdma" :]:
-            owner = (
-                self.switch.ports[key] if owner is self.switch.ports else getattr(owner, key, None)
-            )
+            owner = value_of(owner, key)
         return owner
 
     @property
@@ -325,8 +323,6 @@ RULES: Final = tuple(
     Rule(partial(_find, rows=rows, fix=fix), topic, cleandoc(text))
     for topic, text, fix, *rows in _TOPICS
 )
-
-
 _DEFAULT_VLAN: Final = 1
 """The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
 
@@ -338,17 +334,17 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     default PVID). A rail there receives untagged frames of other networks. Cumulus Linux reserves
     3725 to 3999 by default.
     """
-    kept = [system_of(switch.os).reserved_vlans for switch in spec.switches]
-    for r, rail in enumerate(spec.rails):
+    switches = [*walk(spec, "switches.*", Switch)]
+    for rail, here in walk(spec, "rails.*", Rail):
         if rail.vlan == _DEFAULT_VLAN:
             what = f"{rail.name} is VLAN 1, which switch ports have untagged by default."
             fix = "choose a VLAN from 2 to 4094, here and on the switches."
-            yield Finding(what, places(spec, f"rails.{r}.vlan"), fix)
-        for s in [s for s, vlans in enumerate(kept) if rail.vlan in vlans][:1]:
-            what = f"{rail.name} is VLAN {rail.vlan}, which {spec.switches[s].name} reserves: "
-            what += f"{kept[s].start}-{kept[s].stop - 1}."
-            where = places(spec, f"rails.{r}.vlan", f"switches.{s}.os")
-            yield Finding(what, where, "choose a VLAN outside of that range.")
+            yield Finding(what, here("vlan"), fix)
+        kept = ((system_of(each.os).reserved_vlans, each, there) for each, there in switches)
+        for vlans, switch, there in [each for each in kept if rail.vlan in each[0]][:1]:
+            what = f"{rail.name} is VLAN {rail.vlan}, which {switch.name} reserves: "
+            what += f"{vlans.start}-{vlans.stop - 1}."
+            yield Finding(what, here("vlan") + there("os"), "choose a VLAN outside of that range.")
 
 
 def check_guard_repair(spec: ClusterSpec) -> Findings:
@@ -380,24 +376,20 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
     It must be known how the switch continues after a refused line, and its output must tell a
     success from a failure. If bash takes the request, it must fit into one argument of a program.
     """
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         why = why_no_exec(switch.os)
         if switch.executor == "exec" and why is not None:
             fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
             what = f"{switch.name} cannot take its configuration as one exec: {why}."
             fix = f"remove executor; `exec` works with {', '.join(fitting)}."
-            yield Finding(what, places(spec, f"switches.{s}.executor", f"switches.{s}.os"), fix)
-        elif switch.executor == "exec":
-            yield from _refuse_plan(spec, s)
+            yield Finding(what, here("executor", "os"), fix)
+        elif switch.executor == "exec" and (plan := _plan_one(spec, switch)):
+            yield from _refuse_plan(switch, plan, here("executor"))
 
 
-def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
-    switch = spec.switches[s]
-    plan, form = _plan_one(spec, switch), find_form(switch.os)
-    texts = plan.exec if plan else None
-    missing = why_no_exec(switch.os, plan.desired) if plan else None
-    where = places(spec, f"switches.{s}.executor")
-    if missing is not None:
+def _refuse_plan(switch: Switch, plan: SwitchPlan, where: tuple[Place, ...]) -> Findings:
+    form, texts = find_form(switch.os), plan.exec
+    if (missing := why_no_exec(switch.os, plan.desired)) is not None:
         what = f"{switch.name} cannot take its configuration as one exec: {missing}."
         yield Finding(what, where, "remove executor: `device` records the old configuration.")
     needed = max(len(texts.apply), len(texts.undo)) if texts else 0
@@ -426,19 +418,19 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     An exec reads nothing first, so at every change of the file it sends an MTU with its shutdown,
     and the one-shot RoCE.
     """
-    for s, switch in enumerate(spec.switches):
+    for switch, here in walk(spec, "switches.*", Switch):
         allowed = switch.exec_disruptive == ALLOWED
-        where = places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive")
         if switch.executor == "device" and allowed:
             what = f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device."
-            yield Finding(what, where[1:], "remove exec_disruptive, or set executor to exec.")
+            fix = "remove exec_disruptive, or set executor to exec."
+            yield Finding(what, here("exec_disruptive"), fix)
         if switch.executor != "exec" or allowed or find_form(switch.os) is None:
             continue
         plan = _plan_one(spec, switch)
         if found := plan.exec.interrupts if plan and plan.exec else ():
             what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
             fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only "
-            yield Finding(what, where, f"{fix}changes.")
+            yield Finding(what, here("executor", "exec_disruptive"), f"{fix}changes.")
 
 
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
@@ -451,16 +443,16 @@ def check_management_port(spec: ClusterSpec) -> Findings:
     VLAN or a one-shot would cut the session in the middle of a change, and the undo could not log
     in either. Addresses of the fabric differ from the switch's login address.
     """
-    for s, switch in enumerate(spec.switches):
-        yield from _addresses(spec, s, switch)
+    for switch, here in walk(spec, "switches.*", Switch):
+        yield from _addresses(spec, switch, here)
         if (inband := switch.inband) is None:
             continue
-        port, vlan = places(spec, f"switches.{s}.inband.port", f"switches.{s}.inband.vlan")
+        (port,), vlan = here("inband.port"), here("inband.vlan")
         yield from _session_port(spec, switch, inband.port, port)
-        for r in [r for r, rail in enumerate(spec.rails) if rail.vlan == inband.vlan]:
-            what = f"VLAN {inband.vlan} of {spec.rails[r].name} carries the session with "
-            what += f"{switch.name}; undo cuts it."
-            yield Finding(what, (*places(spec, f"rails.{r}.vlan"), vlan), _KEEP)
+        for rail, there in walk(spec, "rails.*", Rail):
+            if rail.vlan == inband.vlan:
+                what = f"VLAN {inband.vlan} of {rail.name} carries the session with "
+                yield Finding(f"{what}{switch.name}; undo cuts it.", there("vlan") + vlan, _KEEP)
         system, mode, title = system_of(switch.os), spec.rdma.mode, system_of(switch.os).title
         if system.one_shot_flaps and mode in system.one_shot_modes:
             what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
@@ -482,15 +474,15 @@ def _session_port(spec: ClusterSpec, switch: Switch, name: str, place: Place) ->
             yield Finding(what, (port.place, place), _KEEP)
 
 
-def _addresses(spec: ClusterSpec, s: int, switch: Switch) -> Findings:
-    address, (place,) = switch.ssh.address, places(spec, f"switches.{s}.ssh.address")
+def _addresses(spec: ClusterSpec, switch: Switch, here: Here) -> Findings:
+    address, where = switch.ssh.address, here("ssh.address")
     if switch.routing is not None and str(switch.routing.router_id) == address:
         what = f"{switch.name} uses {address} as login and router_id, which undo removes."
         fix = "choose a router_id outside of the management network."
-        yield Finding(what, (place, *places(spec, f"switches.{s}.routing.router_id")), fix)
-    for r, rail in enumerate(spec.rails):
+        yield Finding(what, where + here("routing.router_id"), fix)
+    for rail, there in walk(spec, "rails.*", Rail):
         for subnet in [each for each in subnets_of(rail) if str(each.gateway) == address]:
-            key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
+            key = f"leaves.{subnet.leaf}.gateway" if subnet.leaf else "gateway"
             what = f"undo removes {address} of {switch.name}, {rail.name}'s gateway."
             fix = "reach the switch by an address of the management network."
-            yield Finding(what, (place, at(("rails", r, *key), subnet.gateway)), fix)
+            yield Finding(what, where + there(key), fix)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Here, at, walk
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
 from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
@@ -64,30 +65,23 @@ def check_link_form(spec: ClusterSpec) -> Findings:
     """
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
-        is_link, routed, own = port.port.peer is not None, port.port.mode == "routed", port.port
+        is_link, own = port.port.peer is not None, port.port
+        routed, wrong = own.mode == "routed", list[tuple[str, str]]()
         if is_link and own.mode == "access":
-            yield _misplaced(port, "mode", "is a link, but an access port carries one rail.")
+            wrong += [("mode", "is a link, but an access port carries one rail.")]
         if own.vlan is not None and (is_link or routed):
-            why = (
-                "is a link, so it carries rails, not a VLAN."
-                if is_link
-                else "is routed, so it has no VLAN."
-            )
-            yield _misplaced(port, "vlan", why)
+            carries = "a link, so it carries rails, not a VLAN."
+            wrong += [("vlan", f"is {carries if is_link else 'routed, so it has no VLAN.'}")]
         if own.rails is not None and (not is_link or routed):
             kind = "is routed" if is_link else "leads to a host"
-            yield _misplaced(port, "rails", f"{kind}, but rails are those of a trunk.")
+            wrong += [("rails", f"{kind}, but rails are those of a trunk.")]
         for rail in [rail for rail in own.rails or () if rail not in rails]:
-            why = f"carries {rail!r}, but the file lacks that rail.{did_you_mean(rail, rails)}"
-            yield _misplaced(port, "rails", why)
-
-
-def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
-    fix = f"remove {key}."
-    if port.port.peer:
-        fix = f"write {{to: {port.port.to}, mode: trunk}}, with rails for some of them, or mode: "
-        fix += "routed."
-    return Finding(f"{port} {why}", (port.at(key),), fix)
+            hint = did_you_mean(rail, rails)
+            wrong += [("rails", f"carries {rail!r}, but the file lacks that rail.{hint}")]
+        trunk = f"write {{to: {own.to}, mode: trunk}}, with rails for some of them, or mode: "
+        for key, why in wrong:
+            fix = f"{trunk}routed." if own.peer else f"remove {key}."
+            yield Finding(f"{port} {why}", (at((*port.path, key), getattr(own, key)),), fix)
 
 
 def check_link_match(spec: ClusterSpec) -> Findings:
@@ -142,9 +136,8 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     is_stuck = parts[ours < theirs]  # whether the faster end is a part
     what = f"has {ours} Gbit/s at one end and {theirs} at the other."
     fix = "split the ports at both ends alike, or neither"
-    fix += (
-        "." if is_stuck else "; if the whole port's module is as slow as the part, waive the rule."
-    )
+    slow = "; if the whole port's module is as slow as the part, waive the rule."
+    fix += "." if is_stuck else slow
     if any(said):
         set_to, left_at = (theirs, ours) if said[1] else (ours, theirs)
         what = f"is set to {set_to} Gbit/s at one end, but the other stays at {left_at}."
@@ -155,10 +148,9 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
 
 def link_place(port: PlacedPort, key: str) -> Place:
     """The place of a link setting in the file: at the port, or once for all ports."""
-    own = getattr(port.port, key)
-    if own is not None:
-        return at((*port.path, key), own)
-    return at((*port.path[:2], "links", key), getattr(port.switch.links, key))
+    own = port.at(key)[0]
+    above = Here(port.switch.links, (*port.path[:2], "links"))
+    return own if own.value is not None else above(key)[0]
 
 
 def _shown(value: str | int | tuple[str, ...] | None) -> str:
@@ -186,13 +178,13 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
     slower than the set speed of its port gets no link. EOS sets auto-negotiation together with the
     speed, and the speed together with its lanes.
     """
-    for s, switch in enumerate(spec.switches):  # `ib-port` reports single InfiniBand ports
+    for switch, here in walk(
+        spec, "switches.*", Switch
+    ):  # `ib-port` reports single InfiniBand ports
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
             what = f"links of {switch.name} cannot be set on {system_of(switch.os).title}: {form}."
-            yield Finding(
-                what, places(spec, f"switches.{s}.links", f"switches.{s}.os"), "remove links."
-            )
+            yield Finding(what, here("links", "os"), "remove links.")
     for port in list_all_ports(spec):
         said = port.switch.link_of(port.name)
         if said != LinkSettings():
@@ -202,7 +194,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
             what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but its port is set to {speed}."
-            where = (cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
+            where = (*cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
             fix = f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}."
             yield Finding(what, where, fix)
 
@@ -257,8 +249,8 @@ def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
 
 
 def _listed(speeds: Iterable[int], word: str = "and") -> str:
-    texts = [str(each) for each in sorted(speeds)]
-    return f" {word} ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
+    *most, last = [str(each) for each in sorted(speeds)]
+    return f"{', '.join(most)} {word} {last}" if most else last
 
 
 ALWAYS_RS_GBIT_S: Final = 200
@@ -320,17 +312,16 @@ def check_mlag_peer(spec: ClusterSpec) -> Findings:
     Railyard then changes them in different waves.
     """
     peers = {switch.name: switch.mlag_peer for switch in spec.switches}
-    for s, switch in enumerate(spec.switches):
-        peer = switch.mlag_peer
-        if peer is None or (peer != switch.name and peers.get(peer) == switch.name):
+    for switch, here in walk(spec, "switches.*", Switch):
+        peer, others = switch.mlag_peer, [name for name in peers if name != switch.name]
+        if peer is None or (peer in others and peers[peer] == switch.name):
             continue
-        if peer not in peers or peer == switch.name:
-            others = [name for name in peers if name != switch.name]
+        if peer not in others:
             why = f"but the file lacks another switch of that name.{did_you_mean(peer, others)}"
             fix = "name the other switch of the pair, or remove mlag_peer."
         else:
             far = peers[peer]
             why = f"but {peer} {'lacks mlag_peer' if far is None else f'names {far}'}."
             fix = f"write mlag_peer: {switch.name} on {peer}, or correct it here."
-        where = (at(("switches", s, "mlag_peer"), peer),)
-        yield Finding(f"{switch.name} is an MLAG pair with {peer}, {why}", where, fix)
+        what = f"{switch.name} is an MLAG pair with {peer}, {why}"
+        yield Finding(what, here("mlag_peer"), fix)

@@ -6,21 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
+from operator import itemgetter
 from typing import Final
 
 from components.catalogue.cards import CARDS, gpu_vendor, nic_vendor, prefix_vendor, software_vendor
-from components.checks.rows import also, refuse, rule, unique, values
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rows import also, refuse, rule, unique
+from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.checks.topology import PlacedNic, host_blocks, list_cables, list_cards, list_nics
-from components.core.problem import Place, SpecPath
+from components.core.problem import Place
 from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.owners import pods_have_vfs
 from components.model.places import vf_guids
 from components.model.worker_kinds import PAIR, worker_kinds
 from components.reading.wording import did_you_mean
 
-_FACTS = {
+_FACTS: Final = {
     "pci_id": "its PCI id",
     "vf_pci_id": "the PCI id of its VFs",
     "vf_limit": "how many VFs it can have",
@@ -35,20 +37,19 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
     Railyard leaves its firmware and link type alone.
     """
     for nic in list_nics(spec):
-        model, where = nic.nic.model, nic.at("model")
+        model = nic.nic.model
         if nic.nic.card is not None or nic_vendor(model) is not None:
             continue  # `other-vendor` reports cards of other makers
         described = spec.nic_models.get(model)
         lacking = [words for key, words in _FACTS.items() if getattr(described, key, None) is None]
-        lacking += ["its firmware and its link type"]
-        known = "is only described by this file" if described else "is unknown"
-        hint = "" if described else did_you_mean(model, list(CARDS))
-        what = f"the card model {model} {known}.{hint} Not checked: {', '.join(lacking)}."
+        known = f"is unknown.{did_you_mean(model, list(CARDS))}"
+        known = "is only described by this file." if described else known
+        what = f"the card model {model} {known} Not checked: "
+        what += f"{', '.join([*lacking, 'its firmware and its link type'])}."
         fix = f"describe it in nic_models, or waive the rule; known are {', '.join(CARDS)}."
-        yield Finding(what, (where,), fix, "warning")
-    used = {nic.nic.model for nic in list_nics(spec)}
+        yield Finding(what, nic.at("model"), fix, "warning")
     for name in spec.nic_models:
-        if name not in used:
+        if name not in {nic.nic.model for nic in list_nics(spec)}:
             what = f"nic_models describes {name}, but no NIC has that model."
             fix = "correct the name, or remove the description."
             yield Finding(what, (at(("nic_models", name)),), fix, "warning")
@@ -64,20 +65,18 @@ def check_vf_limit(spec: ClusterSpec) -> Findings:
         limit, model = nic.nic.vf_limit, nic.nic.model
         if limit is not None and nic.nic.vfs > limit:
             what = f"{nic} asks for {nic.nic.vfs} VFs, but a {model} port has at most {limit}."
-            yield Finding(what, (nic.at("vfs"),), f"set vfs to {limit} or less; 8 is usual.")
+            yield Finding(what, nic.at("vfs"), f"set vfs to {limit} or less; 8 is usual.")
 
 
 def check_vf_count(spec: ClusterSpec) -> Findings:
     """With `sriov`, a worker's NIC has at least one VF: pods reach the rail through VFs only."""
-    if spec.kubernetes is None or spec.pod_network.mode != "sriov":
-        return
-    for nic in list_nics(spec):
+    for nic in list_nics(spec) if pods_have_vfs(spec) else ():
         if nic.host.role == "worker" and nic.nic.vfs == 0:
-            where = (nic.at("vfs"),)
             fix = "set vfs to the number of pods that share the NIC; 8 is usual."
             if nic.host.login == "none":
                 fix = "waive untouched-host and set vfs as it is; or use operators.network.vfs."
-            yield Finding(f"{nic} lacks VFs, so no pod reaches {nic.nic.rail}.", where, fix)
+            what = f"{nic} lacks VFs, so no pod reaches {nic.nic.rail}."
+            yield Finding(what, nic.at("vfs"), fix)
 
 
 def check_card_serial(spec: ClusterSpec) -> Findings:
@@ -86,20 +85,17 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
     A second slot of a host with the same number is a warning: the card can have two connectors
     (Socket Direct).
     """
-    first: dict[str, tuple[Host, str, Place]] = {}
-    for host, card, path in list_cards(spec):
-        if card.serial is None:
-            continue
-        slot, own = card.pci.partition(".")[0], at((*path, "serial"), card.serial)
-        other_host, other_slot, other = first.setdefault(card.serial, (host, slot, own))
-        if other_host is not host:
-            what = f"{other_host.name} and {host.name} have a card {card.serial}."
-            fix = "correct one: `lspci -vv` on the host shows its own."
-            yield Finding(what, (own, other), fix)
-        elif other_slot != slot:
-            what = f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}."
+    cards = [each for each in list_cards(spec) if each[1].serial is not None]
+    for (host, card, path), (other, twin, there) in twins(cards, lambda each: each[1].serial):
+        serial, slots = card.serial, [each.pci.partition(".")[0] for each in (twin, card)]
+        where = (at((*path, "serial"), serial), at((*there, "serial"), serial))
+        if other is not host:
+            what = f"{other.name} and {host.name} have a card {serial}."
+            yield Finding(what, where, "correct one: `lspci -vv` on the host shows its own.")
+        elif slots[0] != slots[1]:
+            what = f"{' and '.join(slots)} of {host.name} have one serial, {serial}."
             fix = "correct one, unless it is one card with two connectors."
-            yield Finding(what, (own, other), fix, "warning")
+            yield Finding(what, where, fix, "warning")
 
 
 def check_bonded_rail(spec: ClusterSpec) -> Findings:
@@ -108,7 +104,7 @@ def check_bonded_rail(spec: ClusterSpec) -> Findings:
         if _BOND.fullmatch(nic.nic.netdev):
             what = f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port."
             fix = "remove the bond and name one of its ports; the second port is another rail."
-            yield Finding(what, (nic.at("netdev"),), fix)
+            yield Finding(what, nic.at("netdev"), fix)
 
 
 def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
@@ -159,12 +155,9 @@ def check_rail_speed(spec: ClusterSpec) -> Findings:
             usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
             other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
             for nic in (nic for nic in nics if nic.nic.speed_gbit_s != usual):
-                speed, where = (
-                    nic.nic.speed_gbit_s,
-                    (nic.at("speed_gbit_s"), other.at("speed_gbit_s")),
-                )
-                what = f"{nic.host.name} has {speed} Gbit/s on {rail}, other {words} {usual}."
-                yield Finding(what, where, _apart("correct the speed"), "warning")
+                what = f"{nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s on {rail}, other "
+                where, fix = nic.at("speed_gbit_s") + other.at("speed_gbit_s"), "correct the speed"
+                yield Finding(f"{what}{words} {usual}.", where, _apart(fix), "warning")
 
 
 def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
@@ -178,12 +171,9 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
         usual = max(counts, key=lambda gpus: (counts[gpus], gpus > 0))
         for h, host in members:
             if host.gpus != usual:
-                what = (
-                    f"{host.name} has {host.gpus} GPUs, but other {words} {usual}: no job uses "
-                    "both."
-                )
+                what = f"{host.name} has {host.gpus} GPUs, but other {words} {usual}: no job uses "
                 fix = _apart("correct the number")
-                yield Finding(what, places(spec, f"hosts.{h}.gpus"), fix, "warning")
+                yield Finding(f"{what}both.", places(spec, f"hosts.{h}.gpus"), fix, "warning")
 
 
 def check_gpu_job(spec: ClusterSpec) -> Findings:
@@ -195,9 +185,8 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
     if len(spec.workers) < PAIR or any(kind.runs_collectives for kind in kinds):
         return
     causes = (check_rail_symmetry, check_rail_speed, check_gpu_symmetry)
-    rails = {rail.name for rail in spec.rails}
     nics = [nic for host in spec.workers for nic in host.nics]
-    lost = any(nic.rail not in rails or nic.is_too_fast for nic in nics)
+    lost = any(spec.rail(nic.rail) is None or nic.is_too_fast for nic in nics)
     if lost or any(next(cause(spec), None) for cause in causes):
         return  # another rule reports this mistake
     what = "no worker has GPUs, so no NCCL job can run."
@@ -213,11 +202,10 @@ def check_host_role(spec: ClusterSpec) -> Findings:
 
     GPU driver, peer memory and device plugins are for workers.
     """
-    for h, host in enumerate(spec.hosts):
+    for host, here in walk(spec, "hosts.*", Host):
         if host.is_outside and host.gpus:
             what = f"{host.name} is a {host.role} host, so its {host.gpus} GPUs get no software."
-            fix = "remove gpus, or make it a worker."
-            yield Finding(what, places(spec, f"hosts.{h}.gpus", f"hosts.{h}.role"), fix)
+            yield Finding(what, here("gpus", "role"), "remove gpus, or make it a worker.")
 
 
 _MBIT: Final = 1000
@@ -230,24 +218,17 @@ def _carried(sriov: Sriov) -> tuple[str, ...]:
     return tuple(key for key in _CARRIED if getattr(sriov, key) is not None)
 
 
-def _pods_have_vfs(spec: ClusterSpec) -> bool:
-    return spec.kubernetes is not None and spec.pod_network.mode == "sriov"
-
-
 def check_vf_owner(spec: ClusterSpec) -> Findings:
     """Settings of a VF are written at their owner: the host, or the network attachment.
 
     With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates when a pod
     gets the VF; a second owner would change them under running pods.
     """
-    if not _pods_have_vfs(spec):
-        return
-    mode = at(("pod_network", "mode"), spec.pod_network.mode)
-    for nic in list_nics(spec):
+    for nic in list_nics(spec) if pods_have_vfs(spec) else ():
         for key in _carried(nic.nic.sriov):
             what = f"{nic} sets {key} of its VFs, which the pods' network attachment owns."
             fix = f"remove {key}, or choose another pod_network.mode."
-            yield Finding(what, (nic.at("sriov", key), mode), fix)
+            yield Finding(what, nic.at(f"sriov.{key}") + places(spec, "pod_network.mode"), fix)
 
 
 def check_vf_effect(spec: ClusterSpec) -> Findings:
@@ -256,21 +237,18 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
     Without a driver on the host (`autoprobe: false`) a VF has neither a network device nor an MTU.
     """
     for nic in list_nics(spec):
-        if _pods_have_vfs(spec) and nic.host.role == "worker":
+        if pods_have_vfs(spec) and nic.host.role == "worker":
             continue  # `vf-count`, `vf-owner` and `vf-driver` report it
-        if nic.nic.vfs == 0:
-            sriov = [
-                key for key in (*_CARRIED, "autoprobe") if getattr(nic.nic.sriov, key) is not None
-            ]
-            set_places = {key: nic.at("sriov", key) for key in sriov}
-            set_places |= {"vf_mtu_bytes": nic.at("vf_mtu_bytes")} if nic.nic.vf_mtu_bytes else {}
-            for key, place in set_places.items():
-                fix = f"set vfs to their number, or remove {key}."
-                yield Finding(f"{nic} sets {key}, but has no VFs.", (place, nic.at("vfs")), fix)
-        elif nic.nic.vf_mtu_bytes and nic.nic.sriov.autoprobe is False:
+        keys = [f"sriov.{key}" for key in (*_CARRIED, "autoprobe")] + ["vf_mtu_bytes"]
+        given = [place for place in nic.at(*keys) if place.value is not None]
+        for place in given if nic.nic.vfs == 0 else ():
+            key = place.path[-1]
+            fix = f"set vfs to their number, or remove {key}."
+            yield Finding(f"{nic} sets {key}, but has no VFs.", (place, *nic.at("vfs")), fix)
+        if nic.nic.vfs and nic.nic.vf_mtu_bytes and nic.nic.sriov.autoprobe is False:
             what = f"{nic} sets vf_mtu_bytes, but its VFs have no driver (autoprobe is false)."
             fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
-            yield Finding(what, (nic.at("vf_mtu_bytes"), nic.at("sriov", "autoprobe")), fix)
+            yield Finding(what, nic.at("vf_mtu_bytes", "sriov.autoprobe"), fix)
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
@@ -279,22 +257,22 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
     The kernel refuses a minimum above the maximum; guarantees of more than the line guarantee
     nothing.
     """
+    least_key, most_key = "sriov.min_rate_mbit_s", "sriov.max_rate_mbit_s"
     for nic in list_nics(spec):
         least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
         line = nic.nic.speed_gbit_s * _MBIT
-        where, name = nic.at("sriov", "min_rate_mbit_s"), f"{nic}"
         if most and least > most:
-            what = f"a VF of {name} has at least {least} Mbit/s and at most {most}."
+            what = f"a VF of {nic} has at least {least} Mbit/s and at most {most}."
             fix = "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is unlimited."
-            yield Finding(what, (where, nic.at("sriov", "max_rate_mbit_s")), fix)
+            yield Finding(what, nic.at(least_key, most_key), fix)
         elif least * nic.nic.vfs > line:
-            what = f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
+            what = f"{nic} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
             fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
-            yield Finding(what, (where, nic.at("vfs")), fix)
+            yield Finding(what, nic.at(least_key, "vfs"), fix)
         elif most > line:
-            what = f"a VF of {name} has at most {most} Mbit/s, but the port has {line}."
+            what = f"a VF of {nic} has at most {most} Mbit/s, but the port has {line}."
             fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
-            yield Finding(what, (nic.at("sriov", "max_rate_mbit_s"),), fix)
+            yield Finding(what, nic.at(most_key), fix)
 
 
 def check_vf_vlan(spec: ClusterSpec) -> Findings:
@@ -307,16 +285,16 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
             what = f"the VFs of {nic} are in VLAN {vlan}, but {rail.name} is VLAN {rail.vlan}."
-            on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
+            on_rail = places(spec, f"rails.{spec.rails.index(rail)}.vlan")
             fix = f"set vlan to {rail.vlan}, or remove it if the port is untagged."
-            yield Finding(what, (nic.at("sriov", "vlan"), on_rail), fix)
+            yield Finding(what, nic.at("sriov.vlan") + on_rail, fix)
     fix = "remove vlan, or set the port's mode to trunk."
     if spec.pod_network.mode == "rdma_shared" or spec.containers is not None:
         fix = "remove vlan: the port also puts untagged frames into the rail's VLAN."
     for nic, port in ((cable.nic, cable.port) for cable in list_cables(spec)):
         if nic.nic.sriov.vlan and port.port.mode == "access":
             what = f"{port} is an access port, and drops the tagged frames of {nic}'s VFs."
-            yield Finding(what, (nic.at("sriov", "vlan"), port.at("mode")), fix)
+            yield Finding(what, nic.at("sriov.vlan") + port.at("mode"), fix)
 
 
 def check_eswitch_mode(spec: ClusterSpec) -> Findings:
@@ -324,19 +302,15 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
 
     mlx5 refuses these settings there. Railyard does not build the bridge of representors.
     """
-    for nic in list_nics(spec):
-        sriov = nic.nic.sriov
-        if sriov.eswitch != "switchdev":
-            continue
-        mode = nic.at("sriov", "eswitch")
-        for key in _carried(sriov):
+    for nic in [nic for nic in list_nics(spec) if nic.nic.sriov.eswitch == "switchdev"]:
+        for key in _carried(nic.nic.sriov):
             what = f"{nic} sets {key} of VFs, but switchdev mode does not support it."
             fix = f"remove {key}, or set eswitch to legacy."
-            yield Finding(what, (nic.at("sriov", key), mode), fix)
-        if _pods_have_vfs(spec):
+            yield Finding(what, nic.at(f"sriov.{key}", "sriov.eswitch"), fix)
+        if pods_have_vfs(spec):
             what = f"{nic} is in switchdev mode: its VFs need a bridge of representors."
             fix = "remove eswitch, or choose another mode of the pod network."
-            yield Finding(what, (mode, at(("pod_network", "mode"), spec.pod_network.mode)), fix)
+            yield Finding(what, nic.at("sriov.eswitch") + places(spec, "pod_network.mode"), fix)
 
 
 def check_vf_guid(spec: ClusterSpec) -> Findings:
@@ -344,41 +318,36 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
 
     If two ports share one GUID, the subnet manager accepts only one of them.
     """
-    first: dict[str, Place] = {
-        guid: at(("hosts", h, "hca_guids", g), guid)
-        for h, host in enumerate(spec.hosts)
-        for g, guid in enumerate(host.hca_guids)
-    }
+    read = [(each.value, each.place) for each in reversed(values(spec, "hosts.*.hca_guids.*"))]
+    guids = list[tuple[str, Place]]()
     for h, host in enumerate(spec.hosts):
         for p, pf in enumerate(host.hca_sriov):
-            path: SpecPath = ("hosts", h, "hca_sriov", p)
+            here = Here(pf, ("hosts", h, "hca_sriov", p))
             if pf.guids and len(pf.guids) != pf.vfs:
                 what = f"{host.name} {pf.pci} has {pf.vfs} VFs, but {len(pf.guids)} GUIDs."
                 fix = "list one GUID for each VF, or none: then they are derived."
-                yield Finding(what, (at((*path, "guids")), at((*path, "vfs"), pf.vfs)), fix)
+                yield Finding(what, here("guids", "vfs"), fix)
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
                 continue  # `hca-sriov` reports one port in two places
             for g, guid in enumerate(vf_guids(spec.name, host, pf)):
-                own = at((*path, "guids", g), guid) if pf.guids else at((*path, "pci"), pf.pci)
-                other = first.setdefault(guid, own)
-                if other is not own:
-                    fix = "give every VF a different GUID."
-                    yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
+                guids += [(guid, *here(f"guids.{g}" if pf.guids else "pci"))]
+    for (guid, own), (_, other) in twins([*read, *guids], itemgetter(0)):
+        if other != own and own.path[2] != "hca_guids":  # else `hca-guid` reports it
+            fix = "give every VF a different GUID."
+            yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
 
 
 def _ib_ports(spec: ClusterSpec) -> Findings:
-    for h, host in enumerate(spec.hosts):
-        path: SpecPath = ("hosts", h, "hca_sriov")
+    for host, here in walk(spec, "hosts.*", Host):
         if len(host.hca_sriov) > host.hcas:
             what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
             fix = "describe Ethernet ports under nics, or correct hcas."
-            yield Finding(what, (at(path), at(("hosts", h, "hcas"), host.hcas)), fix)
+            yield Finding(what, here("hca_sriov", "hcas"), fix)
         for (n, nic), (p, pf) in product(enumerate(host.nics), enumerate(host.hca_sriov)):
             if nic.pci == pf.pci:
                 what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
-                where = places(spec, f"hosts.{h}.hca_sriov.{p}.pci", f"hosts.{h}.nics.{n}.pci")
                 fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
-                yield Finding(what, where, fix)
+                yield Finding(what, here(f"hca_sriov.{p}.pci", f"nics.{n}.pci"), fix)
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
@@ -387,28 +356,26 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
     A priority whose buffer has 0 bytes loses each of its packets.
     """
     lossless = spec.rdma.priority
-    for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
-        buffers, path = qos.buffers, (*qos_path, "buffers")
+    for block in host_blocks(spec, "qos", HostQos):
+        buffers, place = block.value.buffers, "buffers.priorities"
         if buffers is None:
             continue
         # PFC pauses one priority, and others that fill its buffer continue.
-        number, place = buffers.priorities[lossless], (*path, "priorities")
+        number = buffers.priorities[lossless]
         others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
         if spec.rdma.host_pfc and others:
             what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
-            where = (at((*place, lossless), number), at((*place, others[0]), number))
+            where = block.at(f"{place}.{lossless}", f"{place}.{others[0]}")
             yield Finding(what, where, f"give priority {lossless} a separate buffer.")
         for priority, number in enumerate(buffers.priorities):
             if buffers.size_bytes[number] == 0:
                 what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
-                where = (at((*place, priority), number), at((*path, "size_bytes", number), 0))
+                where = block.at(f"{place}.{priority}", f"buffers.size_bytes.{number}")
                 fix = "give the buffer a size or the priority another buffer, or remove buffers."
                 yield Finding(what, where, fix)
 
 
 _ONE_NIC: Final = "each NIC is one PCI function with one network device on one rail."
-
-
 _VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] = (
     ("hosts.*.nics.*.model", nic_vendor, "{} is a card", "Railyard plans ConnectX and BlueField"),
     ("hosts.*.gpu_model", gpu_vendor, "{} is a GPU", "Railyard plans NVIDIA's driver and NCCL"),
@@ -431,13 +398,11 @@ _VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] =
 )
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     """On one host, each NIC has its own PCI address, network device and rail."""
-    first: dict[tuple[str, str], PlacedNic] = {}
-    for nic in list_nics(spec):
-        if "netdev" in nic.nic.model_fields_set:  # an omitted one follows from the PCI address
-            other = first.setdefault((f"{nic.path[1]}", nic.nic.netdev), nic)
-            if other is not nic:
-                what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
-                yield Finding(what, (nic.at("netdev"), other.at("netdev")), _ONE_NIC)
+    # An omitted netdev follows from the PCI address.
+    nics = [nic for nic in list_nics(spec) if "netdev" in nic.nic.model_fields_set]
+    for nic, other in twins(nics, lambda nic: (nic.path[1], nic.nic.netdev)):
+        what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
+        yield Finding(what, nic.at("netdev") + other.at("netdev"), _ONE_NIC)
 
 
 def check_other_vendor(spec: ClusterSpec) -> Findings:
@@ -482,7 +447,7 @@ RULES: Final = (
             "the VFs of {owner} get no driver, but pods need their network devices.",
             "remove autoprobe.",
             also="pod_network.mode",
-            when=_pods_have_vfs,
+            when=pods_have_vfs,
         ),
     ),
     rule(

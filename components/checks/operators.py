@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Final, Literal
 
 from components.catalogue.cluster_parts import PARTS, TABLE, Part
@@ -16,22 +17,15 @@ from components.catalogue.operator_versions import (
     show_version,
     why_unknown,
 )
+from components.checks import topology
 from components.checks.addresses import as_ipv4
 from components.checks.rows import also, requires, unique
-from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import (
-    PlacedNic,
-    PlacedPort,
-    host_blocks,
-    list_cables,
-    list_cards,
-    list_nics,
-    list_ports,
-)
+from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
 from components.core.problem import Place
 from components.model.cards import DriverPackage, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.hosts import Host, Nic
 from components.model.owners import (
     firmware_by_operator,
     owners_of,
@@ -41,6 +35,7 @@ from components.model.owners import (
 )
 from components.model.owners import needs as needs_part
 from components.model.places import subnet_of
+from components.model.pod_network import SharedDevice
 from components.pod_network.attachment import hca_count, takes_nic
 
 
@@ -51,45 +46,40 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     GUIDs of InfiniBand at each boot. It would ignore further settings in the file. It drains a node
     before it makes VFs, which `disruption` must allow.
     """
-    network = spec.operators.network
-    if network is None or network.vfs != "operator":
-        return
-    (owner,) = places(spec, "operators.network.vfs")
-    if not vfs_by_operator(spec):
+    network, owner = spec.operators.network, places(spec, "operators.network.vfs")
+    if vfs_by_operator(spec):
+        yield from _needs_drain(spec, owner, "makes VFs")
+        yield from _of_hosts(spec, owner)
+    elif network is not None and network.vfs == "operator":
         what = f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none."
         fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
-        yield Finding(what, (owner, *places(spec, "pod_network.mode")), fix)
-        return
-    yield from _needs_drain(spec, owner, "makes VFs")
-    yield from _of_hosts(spec, owner)
+        yield Finding(what, owner + places(spec, "pod_network.mode"), fix)
 
 
-def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
+def _of_hosts(spec: ClusterSpec, owner: tuple[Place, ...]) -> Findings:
     """Report settings that only the hosts' own steps would make."""
-    rails: dict[str, str] = {}
-    for nic in _worker_nics(spec):
-        for keys in (("vf_mtu_bytes",), ("sriov", "eswitch")):
-            if nic.at(*keys).value is not None:
-                what = f"{nic} sets {keys[-1]}, but the network operator makes its VFs."
-                fix = f"remove {keys[-1]}, or set operators.network.vfs to host."
-                yield Finding(what, (nic.at(*keys), owner), fix)
-        rail = rails.setdefault(nic.nic.pci, nic.nic.rail)
-        if rail != nic.nic.rail:
-            what = f"{nic.nic.pci} is {rail} on one host, but {nic.nic.rail} on {nic.host.name}."
-            fix = "number the rails by slot, or set operators.network.vfs to host."
-            yield Finding(what, (nic.at("rail"), owner), fix)
-    for host, port, path in list_cards(spec):
+    nics, by_host = list(_worker_nics(spec)), "or set operators.network.vfs to host."
+    for nic, key in product(nics, ("vf_mtu_bytes", "sriov.eswitch")):
+        if nic.at(key)[0].value is not None:
+            name = key.removeprefix("sriov.")
+            what = f"{nic} sets {name}, but the network operator makes its VFs."
+            yield Finding(what, nic.at(key) + owner, f"remove {name}, {by_host}")
+    for nic, other in twins(nics, lambda nic: nic.nic.pci):
+        if nic.nic.rail != other.nic.rail:
+            what = f"{nic.nic.pci} is {other.nic.rail} on one host, but {nic.nic.rail} on "
+            fix = f"number the rails by slot, {by_host}"
+            yield Finding(f"{what}{nic.host.name}.", nic.at("rail") + owner, fix)
+    for host, port, path in topology.list_cards(spec):
         if isinstance(port, HcaPf) and port.guids and host.role == "worker":
             what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
-            fix = "remove guids, or set operators.network.vfs to host."
-            yield Finding(what, (at((*path, "guids")), owner), fix)
+            yield Finding(what, (at((*path, "guids")), *owner), f"remove guids, {by_host}")
 
 
-def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
+def _needs_drain(spec: ClusterSpec, owner: tuple[Place, ...], does: str) -> Findings:
     if spec.disruption.reboots == "deny":
         what = f"disruption.reboots is deny, but the operator that {does} drains and reboots hosts."
         fix = "set disruption.reboots to allow, or let the hosts do it, which wait for you."
-        yield Finding(what, (owner, *places(spec, "disruption.reboots")), fix)
+        yield Finding(what, owner + places(spec, "disruption.reboots"), fix)
 
 
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
@@ -98,41 +88,37 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
     The operator's templates name a card by its PCI device id, always write a number of VFs and a
     link type, and reset every other parameter. 0 VFs would switch SR-IOV off.
     """
-    network = spec.operators.network
-    if network is None or network.firmware != "operator" or not firmware_by_operator(spec):
+    if not firmware_by_operator(spec):
         return
-    (owner,) = places(spec, "operators.network.firmware")
+    owner = places(spec, "operators.network.firmware")
     yield from _needs_drain(spec, owner, "sets firmware")
     for host in spec.workers:
         if not spec.settings_of(host).firmware.manage and (host.nics or host.hca_sriov):
             what = f"the operator sets the firmware of {host.name}, but the file asks for no "
             fix = "set firmware.manage, or operators.network.firmware to host."
-            where = (owner, *places(spec, "host_defaults.firmware"))
+            where = owner + places(spec, "host_defaults.firmware")
             yield Finding(f"{what}setting.", where, fix)
-    yield from _cards(spec, owner)
+    for host, card, path in topology.list_cards(spec):
+        if host.role == "worker" and spec.settings_of(host).firmware.manage:
+            yield from _no_template(spec, host, card, Here(card, path))
 
 
-def _cards(spec: ClusterSpec, owner: Place) -> Findings:
+def _no_template(spec: ClusterSpec, host: Host, card: Nic | HcaPf, here: Here) -> Findings:
     from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
 
-    by_host = "set operators.network.firmware to host."
-    for host, card, path in list_cards(spec):
-        asked = spec.settings_of(host).firmware
-        if host.role != "worker" or not asked.manage:
-            continue
-        if isinstance(card, HcaPf):
-            what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
-            yield Finding(what, (at((*path, "pci"), card.pci), owner), by_host)
-            continue
-        if card.pf_device is None:
-            what = f"a template needs the PCI device id of a {card.model}, "
-            what += "which Railyard does not know."
-            fix = f"write pci_id under nic_models, or {by_host}"
-            yield Finding(what, (at((*path, "model"), card.model), owner), fix)
-        if not offered_vfs(asked, host, card):
-            what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
-            fix = f"write firmware.num_of_vfs, or {by_host}"
-            yield Finding(what, (at((*path, "vfs"), card.vfs), owner), fix)
+    fix = "set operators.network.firmware to host."
+    owner = places(spec, "operators.network.firmware")
+    if isinstance(card, HcaPf):
+        what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
+        yield Finding(what, here("pci") + owner, fix)
+        return
+    if card.pf_device is None:
+        what = f"a template needs the PCI device id of a {card.model}, "
+        what += "which Railyard does not know."
+        yield Finding(what, here("model") + owner, f"write pci_id under nic_models, or {fix}")
+    if not offered_vfs(spec.settings_of(host).firmware, host, card):
+        what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
+        yield Finding(what, here("vfs") + owner, f"write firmware.num_of_vfs, or {fix}")
 
 
 _BY_KEY: Final[Mapping[Part, str]] = {
@@ -154,16 +140,17 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
     """
     for part in PARTS:
         owner, title = written_owner(spec, part), TABLE[part].title
+        is_needed = needs_part(spec, part)
         place = at(("kubernetes", "components", part), owner)
-        if owner == "none" and needs_part(spec, part):
+        if owner == "none" and is_needed:
+            what = f"{title} is none, but the site needs it."
             fix = "write theirs if the cluster has it, or ours."
-            where = (place, *_asking(spec, part))
-            yield Finding(f"{title} is none, but the site needs it.", where, fix)
-        elif owner == "ours" and not needs_part(spec, part):
+            yield Finding(what, (place, *_asking(spec, part)), fix)
+        elif owner == "ours" and not is_needed:
             fix = f"add operators.{_BY_KEY.get(part)}, or write theirs or none."
             fix = fix if part in _BY_KEY else _UNASKED.get(part, "remove the line, or write none.")
             yield Finding(f"{title} is ours, but this file does not need it.", (place,), fix)
-        elif owner == "theirs" and part in _BY_KEY and needs_part(spec, part):
+        elif owner == "theirs" and part in _BY_KEY and is_needed:
             what = f"{title} is theirs, but operators.{_BY_KEY[part]} installs another."
             fix = f"remove operators.{_BY_KEY[part]}, or write ours."
             yield Finding(what, (place, *_asking(spec, part)), fix)
@@ -183,8 +170,8 @@ def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
     return places(spec, f"operators.{_BY_KEY[part]}.chart.version" if part in _BY_KEY else key)
 
 
-def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[PlacedNic]:
-    for nic in list_nics(spec):
+def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[topology.PlacedNic]:
+    for nic in topology.list_nics(spec):
         if nic.host.role == "worker" and (rail is None or nic.nic.rail == rail.name):
             yield nic
 
@@ -195,22 +182,20 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
     One unit gives a pod all cards of the entry, so several rails may share one.
     """
     network = spec.pod_network
-    if network.mode != "rdma_shared" or not network.shared_devices:
-        return
     devices = {device.resource: device for device in network.shared_devices}
-    for r, rail in enumerate(spec.rails):
-        place = at(("rails", r, "resource"), rail.resource)
+    asked = devices and network.mode == "rdma_shared"
+    for rail, here in walk(spec, "rails.*", Rail) if asked else ():
         device = devices.get(rail.resource)
         if device is None:
             what = f"the plugin lacks {network.resource_prefix}/{rail.resource} for {rail.name}."
             fix = f"write one of {', '.join(devices)}, or publish {rail.resource}."
-            yield Finding(what, (place, at(("pod_network", "shared_devices"))), fix)
+            yield Finding(what, here("resource") + places(spec, "pod_network.shared_devices"), fix)
             continue
         for nic in _worker_nics(spec, rail):
             if not takes_nic(device, nic.nic):
                 what = f"{rail.resource} does not select {nic}, the card of {rail.name}."
                 fix = "correct the selectors of the resource, or give the rail another one."
-                yield Finding(what, (place, nic.at("model")), fix)
+                yield Finding(what, here("resource") + nic.at("model"), fix)
 
 
 @also(
@@ -226,26 +211,23 @@ def check_shared_devices(spec: ClusterSpec) -> Findings:
 
     The plugin refuses an entry without selectors. Pods wait for ever for a resource without cards.
     """
-    network = spec.pod_network
-    if network.mode != "rdma_shared":
+    if spec.pod_network.mode != "rdma_shared":
         return
-    if not network.shared_devices:
+    if not spec.pod_network.shared_devices:
         what = "the shared plugin publishes nothing, because shared_devices is empty."
         fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
         yield Finding(what, places(spec, "pod_network.shared_devices"), fix)
-    for d, device in enumerate(network.shared_devices):
+    for device, here in walk(spec, "pod_network.shared_devices.*", SharedDevice):
         hosts = [host for host in spec.workers if host.nics]
         without = [h.name for h in hosts if not any(takes_nic(device, nic) for nic in h.nics)]
         if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
             what = f"{device.resource} lacks a selector, so the plugin does not start."
             fix = "add vendors, device_ids, interfaces or link_types."
+            yield Finding(what, here("resource"), fix)
         elif without:
-            what = f"{device.resource} selects no card of {', '.join(without)}: "
-            what += "no pod gets it there."
+            what = f"{device.resource} selects no card of {', '.join(without)}: no pod gets it "
             fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
-        else:
-            continue
-        yield Finding(what, places(spec, f"pod_network.shared_devices.{d}.resource"), fix)
+            yield Finding(f"{what}there.", here("resource"), fix)
 
 
 def check_macvlan_master(spec: ClusterSpec) -> Findings:
@@ -259,7 +241,7 @@ def check_macvlan_master(spec: ClusterSpec) -> Findings:
             one, two = (f"{nic.nic.netdev} on {nic.host.name}" for nic in (nics[0], other))
             what = f"the card of {rail.name} is {one} and {two}: a macvlan attachment names one "
             fix = "give them one name (host_defaults.rail_names), or set host_network."
-            yield Finding(f"{what}device.", (nics[0].at("netdev"), other.at("netdev")), fix)
+            yield Finding(f"{what}device.", nics[0].at("netdev") + other.at("netdev"), fix)
 
 
 def check_untagged_port(spec: ClusterSpec) -> Findings:
@@ -271,11 +253,12 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
     shared = spec.pod_network.mode == "rdma_shared"
     if spec.rdma.transport == "infiniband":
         return
-    for port in [port for port in list_ports(spec) if port.port.mode == "trunk"] if shared else ():
+    ports = topology.list_ports(spec) if shared else ()
+    for port in [port for port in ports if port.port.mode == "trunk"]:
         what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
-        where = (port.at("mode"), *places(spec, "pod_network.mode"))
+        where = port.at("mode") + places(spec, "pod_network.mode")
         yield Finding(what, where, f"{_access(port)}.")
-    for cable in list_cables(spec) if not shared else ():
+    for cable in topology.list_cables(spec) if not shared else ():
         port, nic = cable.port, cable.nic
         if nic.nic.address is None or port.port.mode != "trunk":
             continue
@@ -285,10 +268,10 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
             fix, severity = "remove it: jobs use VFs, whose frames are tagged.", "warning"
             if spec.containers:
                 fix = f"{_access(port)}, unless all jobs run on VFs."
-        yield Finding(what, (nic.at("address"), port.at("mode")), fix, severity)
+        yield Finding(what, nic.at("address") + port.at("mode"), fix, severity)
 
 
-def _access(port: PlacedPort) -> str:
+def _access(port: topology.PlacedPort) -> str:
     return f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
 
 
@@ -298,23 +281,21 @@ def check_host_device(spec: ClusterSpec) -> Findings:
     Of an HCA with VFs the device plugin publishes each VF: a pod that asks for eight devices may
     get all of them from one HCA.
     """
+    mode = places(spec, "pod_network.mode")
     if spec.pod_network.mode != "host_device":
         return
-    for h, host in enumerate(spec.hosts) if spec.rdma.transport == "infiniband" else ():
-        split = {p: pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
+    for host, here in walk(spec, "hosts.*", Host) if spec.rdma.transport == "infiniband" else ():
+        split = {f"hca_sriov.{p}.vfs": pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
         if host.role == "worker" and split:
             published = max(host.hcas - len(split), 0) + sum(split.values())
             what = f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes "
             what += f"instead: {published} devices, but pods ask for {host.hcas} HCAs."
-            own = (f"hosts.{h}.hca_sriov.{p}.vfs" for p in split)
-            fix = (
-                "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of each."
-            )
-            yield Finding(what, places(spec, "pod_network.mode", *own), fix)
+            fix = "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of "
+            yield Finding(what, mode + here(*split), f"{fix}each.")
     if spec.workers and not hca_count(spec):
-        where = places(spec, "pod_network.mode", "hosts")
         fix = "set hcas of each worker to the number of its InfiniBand adapters."
-        yield Finding("the mode is host_device, but the workers lack HCAs.", where, fix)
+        what = "the mode is host_device, but the workers lack HCAs."
+        yield Finding(what, mode + places(spec, "hosts"), fix)
 
 
 def check_gpu_publisher(spec: ClusterSpec) -> Findings:
@@ -324,20 +305,16 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
     other. Without one, pods with GPUs stay Pending; existing clusters may have a plugin that the
     file does not name.
     """
-    operators = spec.operators
-    defaults = spec.host_defaults
+    operators, defaults = spec.operators, spec.host_defaults
     asked = {defaults.gpu_driver, defaults.toolkit.kind if defaults.toolkit else None}
     none = not operators.gpu and not operators.gpu_device_plugin
-    with_gpus = [
-        at(("hosts", h, "gpus"), host.gpus)
-        for h, host in enumerate(spec.hosts)
-        if host.role == "worker" and host.gpus
-    ]
+    workers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "worker"]
+    with_gpus = places(spec, *(f"hosts.{h}.gpus" for h, host in workers if host.gpus))
     ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
     if with_gpus and ours and none and "operator" not in asked:  # else other rules report it
         what = "workers have GPUs, but no plugin publishes nvidia.com/gpu: pods stay Pending."
         fix = "set operators.gpu, or operators.gpu_device_plugin with NVIDIA's toolkit."
-        yield Finding(what, tuple(with_gpus), fix)
+        yield Finding(what, with_gpus, fix)
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
         what = "the GPU operator brings a device plugin, but gpu_device_plugin adds a second one."
         keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
@@ -349,20 +326,20 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
 
     A driver container unloads the host's modules. A cloud's GPU image brings both drivers.
     """
-    network, gpu = spec.operators.network, spec.operators.gpu
-    owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
-    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
-        if owners["network"] != "operator" or not driver.is_ofed or spec.cloud is not None:
+    for key, operator in (("network", spec.operators.network), ("gpu", spec.operators.gpu)):
+        owner = places(spec, f"operators.{key}.driver")
+        if operator is None or operator.driver != "operator":
             continue
-        what = f"the hosts' RDMA driver is {driver.shown}, but the network operator loads another."
-        owner = places(spec, "operators.network.driver")
-        fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
-        yield Finding(what, (*owner, at((*path, "kind"), driver.kind)), fix)
-    for key, owner in owners.items():
-        if spec.cloud is not None and owner == "operator":
+        if spec.cloud is not None:
             what = f"the cloud's image brings the driver, but the {key} operator loads another."
-            fix = f"set operators.{key}.driver to host."
-            yield Finding(what, places(spec, f"operators.{key}.driver"), fix)
+            yield Finding(what, owner, f"set operators.{key}.driver to host.")
+        for block in (
+            topology.host_blocks(spec, "driver", DriverPackage) if key == "network" else ()
+        ):
+            if block.value.is_ofed and spec.cloud is None:
+                what = f"the hosts' RDMA driver is {block.value.shown}, but the network operator "
+                fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
+                yield Finding(f"{what}loads another.", owner + block.at("kind"), fix)
 
 
 def _known_with(
@@ -421,17 +398,17 @@ def check_host_network(spec: ClusterSpec) -> Findings:
     network = spec.pod_network
     shares = network.host_network and network.mode == "rdma_shared"
     for nic in _worker_nics(spec) if shares else ():
-        rail = spec.rail(nic.nic.rail)
+        rail, address = spec.rail(nic.nic.rail), nic.nic.address
         part = subnet_of(spec, rail, nic.host) if rail is not None else None
         subnet = part.network if part else rail.subnet if rail else None
-        own = as_ipv4(nic.nic.address or "")
-        if subnet is None or (own is not None and own in subnet):
+        own = as_ipv4(address or "")
+        if rail is None or subnet is None or (own is not None and own in subnet):
             continue
         what = "cards lack an address, from which RoCE takes its GID in the host's network."
-        if nic.nic.address and rail is not None:
-            what = f"{nic} has {nic.nic.address}, but {rail.name} is {subnet}."
+        if address:
+            what = f"{nic} has {address}, but {rail.name} is {subnet}."
         fix = "give each card an address of its rail's subnet, or remove host_network."
         if nic.host.login == "none":
             fix = "write the address that each card has, and waive: {untouched-host: WHY}, "
             fix += "if the nodes' owner sets it; or remove host_network."
-        yield Finding(what, (*places(spec, "pod_network.host_network"), nic.at("netdev")), fix)
+        yield Finding(what, places(spec, "pod_network.host_network") + nic.at("netdev"), fix)

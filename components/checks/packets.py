@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
@@ -14,12 +14,13 @@ from components.checks.topology import (
     list_link_ports,
     list_nics,
 )
-from components.core.problem import Place, SpecPath
+from components.core.problem import Place
 from components.fabric.links import link_addresses
 from components.fabric.ports import marking_of, port_marking
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec
+from components.model.switch_models import Schedule
 from components.model.units import FULL_RDMA_NEEDS_BYTES, LARGEST_RDMA_MTU, rdma_mtu
 
 
@@ -29,27 +30,22 @@ class _Hop(NamedTuple):
     place: Place
 
 
-def _hop(
-    spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
-) -> _Hop:
-    site: int = getattr(spec.rdma, site_key)
-    place = at(("rdma", site_key), site) if own is None else at(path, own)
-    return _Hop(name, own or site, place)
+def _hop(spec: ClusterSpec, name: str, own: tuple[Place, ...], key: str = "mtu_bytes") -> _Hop:
+    """Return one hop with its own MTU, else with the site's."""
+    place = next((each for each in own if each.value), places(spec, f"rdma.{key}")[0])
+    return _Hop(name, int(place.value or 0), place)
 
 
 def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
-    return _hop(spec, "PF", nic.nic.mtu_bytes, (*nic.path, "mtu_bytes"))
+    return _hop(spec, "PF", nic.at("mtu_bytes"))
 
 
 def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
-    if nic.nic.vf_mtu_bytes is None:
-        return _pf(spec, nic)._replace(name="VF")
-    return _Hop("VF", nic.nic.vf_mtu_bytes, nic.at("vf_mtu_bytes"))
+    return _hop(spec, "VF", nic.at("vf_mtu_bytes", "mtu_bytes"))
 
 
 def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
-    path = (*port.path, "mtu_bytes")
-    return _hop(spec, "switch port", port.port.mtu_bytes, path, "port_mtu_bytes")
+    return _hop(spec, "switch port", port.at("mtu_bytes"), "port_mtu_bytes")
 
 
 def check_mtu_chain(spec: ClusterSpec) -> Findings:
@@ -58,7 +54,7 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     A hop with a smaller MTU silently drops the large packets: ping works, and RDMA hangs in
     retries.
     """
-    pod = _hop(spec, "pod", spec.pod_network.mtu_bytes, ("pod_network", "mtu_bytes"))
+    pod = _hop(spec, "pod", places(spec, "pod_network.mtu_bytes"))
     chains: list[tuple[_Hop, ...]] = [
         (pod, _vf(spec, nic), _pf(spec, nic)) for nic in list_nics(spec)
     ]
@@ -84,7 +80,7 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     site = [pf for pf, _, cable in cards if cable.port.port.mtu_bytes is None]
     reports_site = any(pf.mtu_bytes > spec.rdma.port_mtu_bytes for pf in site)
     fit = (pf for pf, port, _ in cards if pf.mtu_bytes <= port.mtu_bytes)
-    card = max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))
+    card = max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", ()))
     for port in list_link_ports(spec):
         if reports_site and port.port.mtu_bytes is None:
             continue  # `mtu-chain` reports `rdma.port_mtu_bytes`
@@ -118,14 +114,19 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
     The path MTU of a connection is the smaller one of its two ends: one host with a small MTU slows
     all its partners without an error.
     """
-    first: dict[str, _Hop] = {}
-    for nic in list_nics(spec):
-        vf = _vf(spec, nic)
-        other, mtu = first.setdefault(nic.nic.rail, vf), vf.mtu_bytes
-        if other.mtu_bytes != mtu:
-            what = f"VFs of {nic} have MTU {mtu}, but others of the rail {other.mtu_bytes}."
+    for nic, first in twins(list_nics(spec), lambda nic: nic.nic.rail):
+        own, other = _vf(spec, nic), _vf(spec, first)
+        if own.mtu_bytes != other.mtu_bytes:
+            what = f"VFs of {nic} have MTU {own.mtu_bytes}, but others of the rail "
             fix = f"give all NICs of {nic.nic.rail} the same MTU."
-            yield Finding(what, (vf.place, other.place), fix)
+            yield Finding(f"{what}{other.mtu_bytes}.", (own.place, other.place), fix)
+
+
+_NOT_CAPABLE: Final = {
+    0b00: "switches do not mark its ECN bits `00`",
+    0b11: "its ECN bits `11` count as marked",
+}
+"""RFC 3168, section 5."""
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:
@@ -135,24 +136,14 @@ def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     runs at full speed all the same. With the lowest bits `00` a switch drops packets instead of
     marking them, and `11` means already marked; `01` and `10` are ECN-capable (RFC 3168).
     """
-    wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
-    if actual is None:
-        return
-    dscp, reason = actual >> 2, _NOT_CAPABLE.get(actual & _ECN_BITS)
-    if dscp != spec.rdma.dscp:
-        reason = f"it is DSCP {dscp}"
-    if reason is not None:
-        what = f"traffic class {actual} is wrong: {reason}; every hop expects {wanted}."
-        fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
-        yield Finding(what, places(spec, "jobs.nccl_ib_tc", "rdma.dscp"), fix)
-
-
-_ECN_BITS: Final = 0b11
-_NOT_CAPABLE: Final = {
-    0b00: "switches do not mark its ECN bits `00`",
-    0b11: "its ECN bits `11` count as marked",
-}
-"""RFC 3168, section 5."""
+    for each in values(spec, "jobs.nccl_ib_tc"):
+        dscp, ecn = divmod(each.value, 4)
+        reason = _NOT_CAPABLE.get(ecn) if dscp == spec.rdma.dscp else f"it is DSCP {dscp}"
+        if reason is not None:
+            wanted = spec.rdma.ip_traffic_class
+            what = f"traffic class {each.value} is wrong: {reason}; every hop expects {wanted}."
+            fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
+            yield Finding(what, (each.place, *places(spec, "rdma.dscp")), fix)
 
 
 def check_cnp_separate(spec: ClusterSpec) -> Findings:
@@ -164,9 +155,8 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
     if rdma.cnp_priority == rdma.priority:
         key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
         what = f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}."
-        where = (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp))
         fix = "give the notifications another priority: cnp_dscp 48 is priority 6."
-        yield Finding(what, where, fix)
+        yield Finding(what, places(spec, f"rdma.{key}", "rdma.dscp"), fix)
 
 
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
@@ -175,8 +165,8 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     Equal or swapped thresholds mark everything or nothing.
     """
     rdma = spec.rdma
-    said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
-    where = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
+    said = places(spec, "rdma.ecn_min_kib", "rdma.ecn_max_kib")
+    where = tuple(place for place in said if place.value is not None)
     oses = dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if where else ()
     common = (marking_of(rdma, os) for os in oses)  # recommended values for omitted ones
     for each in [each for each in common if each.min_kib >= each.max_kib][:1]:
@@ -184,11 +174,10 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
         fix = "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports."
         yield Finding(what, where, fix)
     for speed, each in rdma.ecn_by_speed.items():
-        low, high, path = each.min_kib, each.max_kib, ("rdma", "ecn_by_speed", str(speed))
-        if low >= high:
-            what = f"at {speed} Gbit/s min_kib {low} is not below max_kib {high}."
-            where = (at((*path, "min_kib"), low), at((*path, "max_kib"), high))
-            yield Finding(what, where, "make min_kib the smaller one.")
+        if each.min_kib >= each.max_kib:
+            what = f"at {speed} Gbit/s min_kib {each.min_kib} is not below max_kib {each.max_kib}."
+            here = Here(each, ("rdma", "ecn_by_speed", str(speed)))
+            yield Finding(what, here("min_kib", "max_kib"), "make min_kib the smaller one.")
     for port in list_all_ports(spec):
         own = port_marking(rdma, port.switch.os, port.port, 0)
         low, high = own.min_kib, own.max_kib
@@ -196,7 +185,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
             what = f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB."
             fix = "give the port both thresholds, the smaller one first."
-            yield Finding(what, (port.at(key),), fix)
+            yield Finding(what, port.at(key), fix)
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Findings:
@@ -232,23 +221,21 @@ def check_queue_shares(spec: ClusterSpec) -> Findings:
     While RoCE sends, a class without a share starves, such as class 0 with SSH and Kubernetes. A
     strict class goes before every share, so keep it for small traffic.
     """
-    rdma, schedule = spec.rdma, spec.rdma.schedule
-    if schedule is None:
-        return
-    place = ("rdma", "schedule", "shares")
-    shares, total = schedule.shares, sum(schedule.shares.values())
-    said = ", ".join(f"{tc}: {share}" for tc, share in sorted(shares.items()))
-    where = (at(place, f"{{{said}}}"),)
-    strict = {*schedule.strict, rdma.cnp_priority}
-    both = sorted({*shares} & strict)
-    needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
-    example = f"{{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}"
-    if both:
-        what = f"class {both[0]} is strict, so it is served before all shares and needs none."
-        yield Finding(what, where, f"remove it from shares, for example shares: {example}.")
-    elif needed:
-        what = f"class {needed[0]} lacks a share of the port: it would starve while others send."
-        yield Finding(what, where, f"give it one, for example shares: {example}.")
-    elif total != WHOLE:
-        fix = f"make them {WHOLE}, for example shares: {example}."
-        yield Finding(f"the shares of the classes add up to {total} % of the port.", where, fix)
+    rdma = spec.rdma
+    for schedule, here in walk(spec, "rdma.schedule", Schedule):
+        shares, total = schedule.shares, sum(schedule.shares.values())
+        said = ", ".join(f"{tc}: {share}" for tc, share in sorted(shares.items()))
+        both = sorted({*shares} & {*schedule.strict, rdma.cnp_priority})
+        needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
+        if both:
+            what = f"class {both[0]} is strict, so it is served before all shares and needs none."
+            fix = "remove it from shares"
+        elif needed:
+            what = f"class {needed[0]} lacks a share of the port: it would starve while others "
+            what, fix = f"{what}send.", "give it one"
+        else:
+            what = f"the shares of the classes add up to {total} % of the port."
+            fix = f"make them {WHOLE}"
+        if both or needed or total != WHOLE:
+            fix += f", for example shares: {{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}."
+            yield Finding(what, (at((*here.path, "shares"), f"{{{said}}}"),), fix)

@@ -8,23 +8,23 @@ from typing import Final
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
 from components.checks.rows import refuse, requires, rule
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place
 from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of
+from components.model.kubernetes import Alignment, ExistingPlane, KubesprayPlane, cpus_of
 from components.model.places import each_ssh
 
 _PAIR: Final = 2
 """With more servers than this a balancer is required; etcd-members refuses two servers."""
 
 
-def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
-    """The hosts of one role, each with its place in the list."""
-    return [(number, host) for number, host in enumerate(spec.hosts) if host.role == role]
+def with_role(spec: ClusterSpec, role: str) -> list[tuple[Host, Here]]:
+    """The hosts of one role, each with its place."""
+    return [each for each in walk(spec, "hosts.*", Host) if each[0].role == role]
 
 
 @needs("roles")
@@ -36,19 +36,18 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     and kubespray-balancer.
     """
     balancers, servers = with_role(spec, "balancer"), with_role(spec, "control_plane")
-    where = _roles(balancers)
+    where, on_prem = _roles(balancers), spec.cloud is None
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
-    if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
+    if len(balancers) > (_PAIR if shared else 1) and on_prem:
         what = f"{len(balancers)} hosts are balancers, but agents and users know one address."
         fix = "set kubernetes.virtual_address and keep two balancers, or keep one."
         yield Finding(what, where, fix)
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         what = f"the balancer serves {len(servers)} control-plane hosts, so it only adds a machine."
         yield Finding(what, where, "use three control-plane hosts, or remove the balancer.")
-    bare = len(servers) > _PAIR and not balancers and spec.cloud is None
-    if bare and spec.kubespray is None:
+    if len(servers) > _PAIR and not balancers and on_prem and spec.kubespray is None:
         what = f"{len(servers)} control-plane hosts lack a balancer: "
-        what += f"only {servers[0][1].name} would be known."
+        what += f"only {servers[0][0].name} would be known."
         fix = "give one more host the role balancer, or use one control-plane host."
         yield Finding(what, _roles(servers), fix)
 
@@ -59,39 +58,32 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     It is in the network of both, which the first update checks on the hosts. In a cloud no address
     moves: `cloud-balancer`.
     """
-    shared = spec.k3s.virtual_address if spec.k3s is not None else None
-    if shared is None:
-        return
-    place = at(("kubernetes", "virtual_address", "address"), shared.address)
-    balancers = with_role(spec, "balancer")
-    if spec.cloud is not None:
-        what = f"{shared.address} would move between instances, but a cloud does not allow that."
-        yield Finding(what, (place,), "remove virtual_address, and keep one balancer.")
-    elif len(balancers) < _PAIR:
-        what = (
-            f"the virtual address {shared.address} needs two balancers, but has {len(balancers)}."
-        )
-        fix = "give two hosts the role balancer, or remove virtual_address."
-        yield Finding(what, (place, *_roles(balancers)), fix)
     taken = [(name, ssh.address, (*path, "address")) for name, ssh, path in each_ssh(spec)]
     taken += [(host.name, host.address, ("hosts", h)) for h, host in enumerate(spec.hosts)]
-    for name, address, path in [each for each in taken if each[1] == str(shared.address)][:1]:
-        what = f"the virtual address {shared.address} is the address of {name}."
-        fix = "choose a free address in the network of both balancers."
-        yield Finding(what, (place, at(path, address)), fix)
+    balancers = with_role(spec, "balancer")
+    for each in values(spec, "kubernetes.virtual_address.address"):
+        shared = each.value
+        if spec.cloud is not None:
+            what = f"{shared} would move between instances, but a cloud does not allow that."
+            yield Finding(what, (each.place,), "remove virtual_address, and keep one balancer.")
+        elif len(balancers) < _PAIR:
+            what = f"the virtual address {shared} needs two balancers, but has {len(balancers)}."
+            fix = "give two hosts the role balancer, or remove virtual_address."
+            yield Finding(what, (each.place, *_roles(balancers)), fix)
+        for name, address, path in [device for device in taken if device[1] == str(shared)][:1]:
+            what = f"the virtual address {shared} is the address of {name}."
+            fix = "choose a free address in the network of both balancers."
+            yield Finding(what, (each.place, at(path, address)), fix)
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:
     """Each node needs a unique name: two nodes with one name would be one."""
-    first: dict[str, int] = {}
-    for number, host in enumerate(spec.hosts):
-        other = first.setdefault(host.node, number)
-        if {host.node_name, spec.hosts[other].node_name} != {None} and other != number:
-            what = f"{spec.hosts[other].name} and {host.name} are both the node {host.node}."
+    hosts = walk(spec, "hosts.*", Host)
+    for (host, here), (other, there) in twins(hosts, lambda each: each[0].node):
+        if {host.node_name, other.node_name} != {None}:
+            what = f"{other.name} and {host.name} are both the node {host.node}."
             fix = "correct one of them: `kubectl get nodes` shows the names."
-            yield Finding(
-                what, places(spec, f"hosts.{number}.node_name", f"hosts.{other}.name"), fix
-            )
+            yield Finding(what, here("node_name") + there("name"), fix)
 
 
 def check_alignment_owner(spec: ClusterSpec) -> Findings:
@@ -116,20 +108,16 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
     `single-numa-node` refuses each pod with cards on two NUMA nodes (TopologyAffinityError).
     `restricted` refuses it if its CPUs would fit into one node, which is a warning.
     """
-    alignment = spec.kubernetes.alignment if spec.kubernetes else None
-    if alignment is None or alignment.policy == "best-effort":
-        return
-    which, severity = "may refuse", "warning"
-    if alignment.policy == "single-numa-node":
-        which, severity = "refuses", "error"
-    for host in spec.workers:
-        nodes = sorted({nic.numa for nic in host.nics if nic.numa >= 0})
-        if len(nodes) > 1:
-            what = f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, but "
-            what += f"alignment.policy {alignment.policy} {which} pods that use all of them."
-            where = places(spec, "kubernetes.alignment.policy")
-            yield Finding(what, where, "write policy: best-effort.", severity)
-            return
+    for alignment, here in walk(spec, "kubernetes.alignment", Alignment):
+        policy, which, severity = alignment.policy, "may refuse", "warning"
+        if policy == "single-numa-node":
+            which, severity = "refuses", "error"
+        cards = ((h.name, {nic.numa for nic in h.nics if nic.numa >= 0}) for h in spec.workers)
+        split = [(name, sorted(on)) for name, on in cards if len(on) > 1]
+        for name, on in split[:1] if policy != "best-effort" else ():
+            what = f"{name} has cards on NUMA nodes {' and '.join(map(str, on))}, but "
+            what += f"alignment.policy {policy} {which} pods that use all of them."
+            yield Finding(what, here("policy"), "write policy: best-effort.", severity)
 
 
 def check_reserved_cpus(spec: ClusterSpec) -> Findings:
@@ -138,18 +126,17 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     CPU 0 handles interrupts and the kernel's own work: a rank there would be late, and all others
     would wait for it.
     """
-    alignment = spec.kubernetes.alignment if spec.kubernetes else None
-    if alignment is None:
-        return
-    text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
-    where = places(spec, "kubernetes.alignment.reserved_cpus")
-    if not cpus or list(cpus) != sorted(set(cpus)):
-        what = f"reserved_cpus is {text}, but must name each CPU once, in rising order."
-        fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
-        yield Finding(what, where, fix)
-    elif 0 not in cpus:
-        what = f"reserved_cpus is {text}: a job may get CPU 0, which handles the kernel's work."
-        yield Finding(what, where, f"reserve it too, with its sibling: 0,{text}.", "warning")
+    for alignment, here in walk(spec, "kubernetes.alignment", Alignment):
+        text, where = alignment.reserved_cpus, here("reserved_cpus")
+        cpus = cpus_of(text)
+        if not cpus or list(cpus) != sorted(set(cpus)):
+            what = f"reserved_cpus is {text}, but must name each CPU once, in rising order."
+            fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
+            yield Finding(what, where, fix)
+        elif 0 not in cpus:
+            what = f"reserved_cpus is {text}: a job may get CPU 0, which handles the kernel's work."
+            fix = f"reserve it too, with its sibling: 0,{text}."
+            yield Finding(what, where, fix, "warning")
 
 
 def check_api_from(spec: ClusterSpec) -> Findings:
@@ -163,31 +150,23 @@ def check_api_from(spec: ClusterSpec) -> Findings:
     if plane is None or not plane.api_from:
         return
     here = at(("kubernetes", "api_from"), [str(each) for each in plane.api_from])
-    for number, host in enumerate(spec.hosts):
-        if host.is_outside or not host.address:
-            continue
-        key = ("node_ip",) if host.node_ip else ("ssh", "address")
-        place = at(("hosts", number, *key), host.address)
+    hosts = [each for each in walk(spec, "hosts.*", Host) if not each[0].is_outside]
+    for host, own in hosts:
+        address = as_ipv4(host.address)  # None for a name: only the host can resolve it
         if has_placeholder(host.address):
             what = f"api_from may shut out {host.name}: its address is not known yet."
             fix = "remove api_from: the cloud's own firewall decides who reaches the API."
             yield Finding(what, (here,), fix)
             return
-        address = as_ipv4(host.address)
-        if address is None:
-            continue  # a name: only the host can resolve it
-        if not any(address in network for network in plane.api_from):
+        if address is not None and not any(address in network for network in plane.api_from):
             what = f"{host.name} cannot reach the API: {host.address} is not in api_from."
-            yield Finding(what, (place, here), "add the network of the nodes to api_from.")
-    yield from _ssh_on_the_port(spec, plane)
-
-
-def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
-    for number, host in enumerate(spec.hosts):
-        port = host.ssh.port if host.ssh else 0
-        if host.role in {"control_plane", "balancer"} and port == plane.api_port:
+            where = (*own("node_ip" if host.node_ip else "ssh.address"), here)
+            yield Finding(what, where, "add the network of the nodes to api_from.")
+    for host, own in hosts:
+        port = host.ssh.port if host.ssh and host.role != "worker" else 0
+        if port == plane.api_port:
             what = f"SSH of {host.name} uses the API's port {port}: api_from would shut it too."
-            where = places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port")
+            where = own("ssh.port") + places(spec, "kubernetes.api_port")
             yield Finding(what, where, "give the API another port.")
 
 
@@ -225,20 +204,16 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     plane = spec.kubespray
     if plane is None or not plane.extra_vars:
         return
-    from components.kubernetes.kubespray.wanted import (  # noqa: PLC0415 - slow, for kubespray alone
-        LEFT,
-        is_owned_variable,
-    )
+    from components.kubernetes.kubespray import wanted  # noqa: PLC0415 - slow, for kubespray alone
 
     release = plane.source.release
     for name, value in plane.extra_vars.items():
         where = (at(("kubernetes", "extra_vars", name), value),)
-        if is_owned_variable(spec, name):
+        if wanted.is_owned_variable(spec, name):
             what = f"extra_vars sets {name}, but Railyard sets that variable itself."
-            yield Finding(
-                what, where, "remove it, and change the key of this file that decides it."
-            )
-        left, instead = LEFT.get(name, ("", ""))
+            fix = "remove it, and change the key of this file that decides it."
+            yield Finding(what, where, fix)
+        left, instead = wanted.LEFT.get(name, ("", ""))
         if left and parse_numbers(release) >= parse_numbers(left):
             what = f"kubespray {release} ignores {name}: release {left} removed it."
             yield Finding(what, where, f"write {instead}.", "warning")
@@ -249,15 +224,13 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
 
     Each node takes one of the length `node_prefix`.
     """
-    plane = spec.kubespray
-    if plane is None:
-        return
-    blocks = 2 ** max(plane.node_prefix - plane.pod_cidr.prefixlen, -1)
-    nodes, length = len(spec.servers) + len(spec.workers), plane.node_prefix
-    if blocks < nodes:
-        what = f"{plane.pod_cidr} has {int(blocks)} blocks of /{length} for {nodes} nodes."
-        where = places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix")
-        yield Finding(what, where, "choose a larger pod network, or a longer node_prefix.")
+    for plane, here in walk(spec, "kubernetes", KubesprayPlane):
+        blocks = 2 ** max(plane.node_prefix - plane.pod_cidr.prefixlen, -1)
+        nodes, length = len(spec.servers) + len(spec.workers), plane.node_prefix
+        if blocks < nodes:
+            what = f"{plane.pod_cidr} has {int(blocks)} blocks of /{length} for {nodes} nodes."
+            fix = "choose a larger pod network, or a longer node_prefix."
+            yield Finding(what, here("pod_cidr", "node_prefix"), fix)
 
 
 @needs("roles")
@@ -272,9 +245,8 @@ def check_control_plane(spec: ClusterSpec) -> Findings:
 @needs("roles")
 def check_worker_count(spec: ClusterSpec) -> Findings:
     """The site has at least two workers: RDMA is proven between two hosts."""
-    count = len(spec.workers)
-    if count < _PAIR:
-        what = f"RDMA is proven between two workers, but the site has {count}."
+    if len(spec.workers) < _PAIR:
+        what = f"RDMA is proven between two workers, but the site has {len(spec.workers)}."
         yield Finding(what, places(spec, "hosts"), "give at least two hosts the role worker.")
 
 
@@ -284,11 +256,11 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
 
     etcd needs a majority: four members survive one failure, as three do; two survive none.
     """
-    servers = with_role(spec, "control_plane")
-    count = len(servers)
+    count = len(spec.servers)
     if count and count % 2 == 0:
         what = f"{count} servers survive {(count - 1) // 2} failures, like {count - 1}."
-        yield Finding(what, _roles(servers), f"use {count - 1} or {count + 1}.")
+        where = _roles(with_role(spec, "control_plane"))
+        yield Finding(what, where, f"use {count - 1} or {count + 1}.")
 
 
 RULES: Final = (
@@ -374,5 +346,5 @@ RULES: Final = (
 )
 
 
-def _roles(hosts: Iterable[tuple[int, Host]]) -> tuple[Place, ...]:
-    return tuple(at(("hosts", number, "role"), host.role) for number, host in hosts)
+def _roles(hosts: Iterable[tuple[Host, Here]]) -> tuple[Place, ...]:
+    return tuple(place for _, here in hosts for place in here("role"))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from components.checks.rows import also, requires, rule, unique
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import list_cards
 from components.core.problem import Place, SpecPath
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
 from components.model.owners import (
@@ -23,7 +25,7 @@ from components.model.owners import (
     written_owner,
 )
 from components.model.places import pod_links, subnets_of
-from components.model.pod_network import PodRoute
+from components.model.pod_network import Exclusion, PodRoute
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 from components.pod_network.rails import ib_rails, rail_ports
 from components.reading.wording import did_you_mean
@@ -38,6 +40,7 @@ _WITHOUT_LEAVES: Final = {
 }
 """Modes whose pods cannot get their leaf's addresses, with the reason."""
 _RAILS: SpecPath = ("infiniband", "rails")
+_IB_RAILS: Final = "infiniband.rails.*"
 _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 """The pod networks with an interface on a rail."""
@@ -66,32 +69,30 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
         what = f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty."
         fix = "add rails, as {name: rail-0, resource: ib_0, network: ib0}, or use host_device."
         yield Finding(what, (*places(spec, "pod_network.mode"), at(_RAILS)), fix)
-    for r, rail in enumerate(ib_rails(spec)):
-        if way == "ipoib" and rail.interface is None:
+    for rail, here in walk(spec, _IB_RAILS, IbRail) if way == "ipoib" else ():
+        if rail.interface is None:
             what = f"{rail.name} lacks the IPoIB device for the pods' interfaces."
             fix = "add interface with the name that `ip link` shows, for example ibs1f0."
-            yield Finding(what, places(spec, f"infiniband.rails.{r}.name"), fix)
+            yield Finding(what, here("name"), fix)
     if way in {"sriov", "host_device"}:
         yield from _ports(spec)
     yield from _unknown_rails(spec)
 
 
 def _ports(spec: ClusterSpec) -> Findings:
-    whole = spec.pod_network.mode == "host_device"
-    workers = (
-        (h, host) for h, host in enumerate(spec.hosts) if host.role == "worker" and host.hcas
-    )
-    for (h, host), (r, rail) in product(workers, enumerate(ib_rails(spec))):
-        ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
-        if len(ports) != 1:
-            what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
-            fix = f"write rail: {rail.name} at one port of hca_sriov."
-            yield Finding(what, (at(("hosts", h, "hca_sriov")), where), fix)
-        elif not ports[0].vfs and not whole:
-            place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
-            what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
-            fix = "set vfs, or choose host_device: then a pod has the whole HCA."
-            yield Finding(what, (at(place, 0), where), fix)
+    whole, rails = spec.pod_network.mode == "host_device", [*walk(spec, _IB_RAILS, IbRail)]
+    for host, here in walk(spec, "hosts.*", Host):
+        for rail, there in rails if host.role == "worker" and host.hcas else ():
+            ports, where = rail_ports(host, rail), there("name")
+            if len(ports) != 1:
+                what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
+                fix = f"write rail: {rail.name} at one port of hca_sriov."
+                yield Finding(what, here("hca_sriov") + where, fix)
+            elif not ports[0].vfs and not whole:
+                key = f"hca_sriov.{host.hca_sriov.index(ports[0])}.vfs"
+                what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
+                fix = "set vfs, or choose host_device: then a pod has the whole HCA."
+                yield Finding(what, here(key) + where, fix)
 
 
 def _unknown_rails(spec: ClusterSpec) -> Findings:
@@ -119,28 +120,27 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     MPIJob share one template. On a rail with `leaves` only whereabouts and nv-ipam give the leaf's
     addresses.
     """
-    ipam = spec.pod_network.ipam
-    where = places(spec, "pod_network.ipam")
+    ipam, where = spec.pod_network.ipam, places(spec, "pod_network.ipam")
     if spec.kubernetes is None or way_of(spec) not in _ATTACHED:
         return
     if isinstance(wrong := address_of(spec), Refused):
         what = f"ipam is {ipam}, but {wrong.why}."
-        yield Finding(what, (*where, *places(spec, "rdma.transport")), f"{wrong.instead}.")
+        yield Finding(what, where + places(spec, "rdma.transport"), f"{wrong.instead}.")
         return
-    for r, rail in enumerate(spec.rails):
+    for rail, here in walk(spec, "rails.*", Rail):
         if rail.leaves and (why := _WITHOUT_LEAVES.get(ipam)):
             what = f"ipam is {ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
             fix = "set ipam to whereabouts or nv-ipam, which ask the node."
-            leaves = at(("rails", r, "leaves"), ", ".join(rail.leaves))
+            leaves = at((*here.path, "leaves"), ", ".join(rail.leaves))
             yield Finding(what, (*where, leaves), fix)
         elif ipam == "dhcp" and rail.dhcp_server is None:
             what = f"ipam is dhcp, but {rail.name} names no dhcp_server for VLAN {rail.vlan}."
             fix = f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts."
-            yield Finding(what, (*where, *places(spec, f"rails.{r}.name")), fix)
+            yield Finding(what, where + here("name"), fix)
     if ipam == "static" and spec.jobs.mpi_operator:
         what = "ipam is static: all workers of an MPIJob would have one address."
         fix = "set ipam to whereabouts, or mpi_operator to false."
-        yield Finding(what, (*where, *places(spec, "jobs.mpi_operator")), fix)
+        yield Finding(what, where + places(spec, "jobs.mpi_operator"), fix)
 
 
 def check_pod_route(spec: ClusterSpec) -> Findings:
@@ -148,18 +148,16 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
 
     With DHCP the server provides the routes: the CNI plugin accepts no others.
     """
-    network = spec.pod_network
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
-    if network.source_routing and not attached:
+    if spec.pod_network.source_routing and not attached:
         what = "source_routing is true, but these pods lack interfaces on rails."
-        fix = "remove source_routing."
-        yield Finding(what, places(spec, "pod_network.source_routing", "pod_network.mode"), fix)
-    for n, route in enumerate(network.routes):
+        where = places(spec, "pod_network.source_routing", "pod_network.mode")
+        yield Finding(what, where, "remove source_routing.")
+    for route, here in walk(spec, "pod_network.routes.*", PodRoute):
         wrong = _wrong_route(spec, route) if attached else _NO_INTERFACE
         if wrong is not None:
             what = f"the route to {route.to} over {route.rail} fails: {wrong[0]}."
-            where = places(spec, f"pod_network.routes.{n}.to", f"pod_network.routes.{n}.rail")
-            yield Finding(what, where, f"{wrong[1]}.")
+            yield Finding(what, here("to", "rail"), f"{wrong[1]}.")
 
 
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
@@ -168,17 +166,17 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
     gateways = {rail.name: subnets_of(rail)[0].gateway for rail in spec.rails}
     subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
     rail, ipam = spec.rail(route.rail), spec.pod_network.ipam
-    if route.rail in pod_links(spec):
-        why = "each pod sends by its own switch port"
-        return (why, "remove via") if route.via is not None else None
-    if rail is not None and rail.leaves and route.via is not None:
-        why = f"its next hop {route.via} is on one of the {len(rail.leaves)} leaves of {route.rail}"
-        return why, "remove via: pods use the gateway of their own leaf"
-    if subnet is None:
-        known = ", ".join(subnets) or "none: give a rail a subnet"
-        return f"{route.rail} is not a rail with addresses", f"rails with addresses are {known}"
     why, fix = "", ""
-    if ipam == "dhcp":
+    if route.rail in pod_links(spec):
+        why = "each pod sends by its own switch port" if route.via is not None else ""
+        fix = "remove via"
+    elif rail is not None and rail.leaves and route.via is not None:
+        why = f"its next hop {route.via} is on one of the {len(rail.leaves)} leaves of {route.rail}"
+        fix = "remove via: pods use the gateway of their own leaf"
+    elif subnet is None:
+        why = f"{route.rail} is not a rail with addresses"
+        fix = f"rails with addresses are {', '.join(subnets) or 'none: give a rail a subnet'}"
+    elif ipam == "dhcp":
         why, fix = "with ipam: dhcp the server gives routes", "remove it, and set it there"
     elif ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
         why = f"nv-ipam uses only the rail's gateway, but via is {via or 'empty'}"
@@ -197,16 +195,15 @@ _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
-def _subnets(
-    spec: ClusterSpec, pooled: set[str]
-) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
-    for r, rail in enumerate(spec.rails):
-        for each in subnets_of(rail) if rail.name in pooled else ():
-            key: SpecPath = ("leaves", each.leaf, "subnet") if each.leaf else ("subnet",)
-            yield rail.name, each.leaf, ("rails", r, *key), each.network
-    for r, rail in enumerate(ib_rails(spec)):
-        if rail.name in pooled and rail.subnet is not None:
-            yield rail.name, "", ("infiniband", "rails", r, "subnet"), rail.subnet
+def _subnets(spec: ClusterSpec) -> Iterator[tuple[tuple[str, str], tuple[SpecPath, IPv4Network]]]:
+    """Yield rail and leaf, with the place of their subnet and the subnet."""
+    for rail, here in walk(spec, "rails.*", Rail):
+        for each in subnets_of(rail):
+            leaf = ("leaves", each.leaf) if each.leaf else ()
+            yield (rail.name, each.leaf), ((*here.path, *leaf, "subnet"), each.network)
+    for rail, here in walk(spec, _IB_RAILS, IbRail):
+        if rail.subnet is not None:
+            yield (rail.name, ""), ((*here.path, "subnet"), rail.subnet)
 
 
 @also(requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"))
@@ -222,21 +219,21 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
     from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
 
     pooled = {rail.name for rail in pooled_rails(spec)}
-    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec, pooled)}
-    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
-    for (name, _), (path, subnet) in small:
+    listed = {key: found for key, found in _subnets(spec) if key[0] in pooled}
+    small = {key: each for key, each in listed.items() if each[1].num_addresses < _LEAST}
+    for (name, _), (path, subnet) in small.items():
         what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
         where = (at(path, subnet), *places(spec, "pod_network.ipam"))
         yield Finding(what, where, "give the rail a larger subnet.")
     for pool in () if small else plan_pools(spec):
-        path, _ = listed[pool.rail, pool.leaf]
-        yield from _pool(spec, pool, path)
+        yield from _pool(spec, pool, listed[pool.rail, pool.leaf][0])
 
 
 def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
     size, nodes = spec.pod_network.addresses_per_node, len(pool.nodes)
     blocks = [*islice(pool.blocks(), nodes)]
     first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
+    what, fix = "", ""
     if len(blocks) < nodes:
         what = f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block}, but "
         what += f"{nodes} workers need one each."
@@ -246,10 +243,9 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
     elif free < pool.needs:
         what = f"the block {first} of {pool.rail} has {free} free addresses for {pool.needs} pods."
         fix = f"set addresses_per_node to {pool.needs + pool.block - free} or more."
-    else:
-        return
-    where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
-    yield Finding(what, where, fix)
+    if what:
+        where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
+        yield Finding(what, where, fix)
 
 
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
@@ -259,7 +255,7 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
     """
     network = spec.pod_network
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
-    for n, each in enumerate(network.exclusions):
+    for each, here in walk(spec, "pod_network.exclusions.*", Exclusion):
         last, subnet = each.last or each.first, subnets.get(each.rail)
         if network.ipam not in _EXCLUDING or not uses_multus(spec):
             given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods lack interfaces"
@@ -273,8 +269,7 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
             fix = "correct first and last: from the lower to the higher, both in the subnet."
         else:
             continue
-        path = f"pod_network.exclusions.{n}"
-        yield Finding(what, places(spec, f"{path}.first", f"{path}.rail"), fix)
+        yield Finding(what, here("first", "rail"), fix)
 
 
 def check_multus_owner(spec: ClusterSpec) -> Findings:
@@ -282,8 +277,7 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
 
     Its policy also brings the reference plugins; Railyard then omits its own DaemonSets for them.
     """
-    if spec.pod_network.multus != "operator" or spec.kubernetes is None:
-        return
+    what, other, fix = "", "", ""
     if spec.operators.network is None:
         what, other = "operators.network is not set", "operators.network"
         fix = "add operators.network, or set multus to install."
@@ -293,10 +287,9 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
     elif written_owner(spec, "multus") == "theirs":
         what, other = "kubernetes.components says theirs", "kubernetes.components.multus"
         fix = "remove one of the two."
-    else:
-        return
-    where = places(spec, "pod_network.multus", other)
-    yield Finding(f"multus is operator, but {what}.", where, fix)
+    if what and spec.pod_network.multus == "operator" and spec.kubernetes is not None:
+        where = places(spec, "pod_network.multus", other)
+        yield Finding(f"multus is operator, but {what}.", where, fix)
 
 
 def _not_carried(spec: ClusterSpec) -> Findings:
@@ -312,47 +305,48 @@ def check_pod_partition(spec: ClusterSpec) -> Findings:
     On switches Railyard adds the GUIDs that the hosts give the VFs; with UFM, ib-kubernetes adds a
     GUID for each pod.
     """
-    fabric = spec.infiniband
+    fabric, network = spec.infiniband, spec.operators.network
     if spec.kubernetes is None or fabric is None:
         return
-    network = spec.operators.network
     keys = network.ib_kubernetes if network is not None else None
-    rails = [(r, rail) for r, rail in enumerate(fabric.rails) if rail.partition is not None]
+    rails = [each for each in walk(spec, _IB_RAILS, IbRail) if each[0].partition]
     if keys is not None and not rails:
         what = "ib_kubernetes puts pods into partitions, but no rail of the fabric names one."
-        where = (at(("operators", "network", "ib_kubernetes")), at(_RAILS))
+        where = places(spec, "operators.network.ib_kubernetes", "infiniband.rails")
         yield Finding(what, where, "write partition at the rails, or remove ib_kubernetes.")
-    for r, rail in rails:
-        where = at((*_RAILS, r, "partition"), rail.partition)
-        yield from _rail_partition(spec, fabric, rail, where, keys)
+    for rail, here in rails:
+        yield from _rail_partition(spec, fabric, rail, here("partition"), keys)
     by_switch = keys is None and fabric.subnet_manager == "switch"
     if rails and by_switch and way_of(spec) == "sriov":
         what = "VFs join a partition only if the switches' subnet manager knows virtual ports."
-        where = tuple(at((*_RAILS, r, "partition"), rail.partition) for r, rail in rails)
+        where = tuple(place for _, here in rails for place in here("partition"))
         fix = "enter `ib sm virt enable` on each switch with sm_priority."
         yield Finding(what, where, fix, "warning")
 
 
 def _rail_partition(
-    spec: ClusterSpec, fabric: InfiniBand, rail: IbRail, where: Place, keys: IbKubernetes | None
+    spec: ClusterSpec,
+    fabric: InfiniBand,
+    rail: IbRail,
+    where: tuple[Place, ...],
+    keys: IbKubernetes | None,
 ) -> Findings:
     names = {each.name: each for each in fabric.partitions}
     partition = names.get(rail.partition or "")
     if partition is None:
         hint = did_you_mean(rail.partition or "", [*names])
         what = f"{rail.name} is in the partition {rail.partition}, which the fabric lacks.{hint}"
-        fix = "add it to infiniband.partitions, or correct the name."
-        yield Finding(what, (where, at(("infiniband", "partitions"))), fix)
+        where += places(spec, "infiniband.partitions")
+        yield Finding(what, where, "add it to infiniband.partitions, or correct the name.")
         return
-    workers = [host for host in spec.workers if rail_ports(host, rail)]
-    lacking = [h.name for h in workers if partition.membership_of(h.name) is None]
+    workers = [host.name for host in spec.workers if rail_ports(host, rail)]
+    lacking = ", ".join(name for name in workers if partition.membership_of(name) is None)
     if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
         what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
-        yield Finding(what, (where,), f"{wrong[1]}.")
+        yield Finding(what, where, f"{wrong[1]}.")
     elif keys is None and lacking:
-        what = f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} lacks them."
-        fix = f"add {', '.join(lacking)} to the members of {partition.name}."
-        yield Finding(what, (where,), fix)
+        what = f"{lacking} use VFs on {rail.name}, but {partition.name} lacks them."
+        yield Finding(what, where, f"add {lacking} to the members of {partition.name}.")
 
 
 def _why_not_joined(

@@ -14,7 +14,7 @@ from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
 _MODULES: Final = (
-    "packets", "cabling", "links", "routing", "rail_leaves", "capability", "lacks", "addresses",
+    "packets", "cabling", "links", "routing", "capability", "lacks", "addresses",
     "access", "machines", "drivers", "gpu_drivers", "kernel", "pod_networks", "operators",
     "software", "planes", "jobs", "cloud", "infiniband",
 )  # fmt: skip
@@ -41,66 +41,44 @@ class FileRule:
     text: str
 
 
-FILE_RULES: Final = (
-    FileRule("yaml-syntax", "The file is one YAML document."),
-    FileRule("duplicate-key", "No key is written twice in one mapping; one of them would be lost."),
-    FileRule("missing-key", "A key without a default is there."),
-    FileRule("unknown-key", "Every key is known; a misspelt key would silently do nothing."),
-    FileRule(
-        "wrong-type",
-        "A value is of the expected kind. A number in quotes is a text here, and `yes` is no "
-        "truth value.",
-    ),
-    FileRule("unknown-choice", "Where there are a few choices, the value is one of them."),
-    FileRule("out-of-range", "A number, or the length of a list, is within the limits of its key."),
-    FileRule(
-        "malformed",
-        "A value has the form of its key: a name, an address, a host key, a version, an image, a "
-        "kernel setting. The JSON schema of `railyard schema` has the same limits.",
-    ),
-    FileRule(
-        "port-range",
-        "A range of ports, `swp1-16: gpu[01-16]/rail-0`, runs from one whole port of the model to "
-        "a later one, overlaps no other entry, and has one end of a cable for each port.",
-    ),
-    FileRule(
-        "host-range",
-        "A range of hosts, `name: gpu[01-16]`, counts upwards with numbers of one width, and "
-        "shares no host with another entry. Each other range below its entry and its templates has "
-        "as many values, and `each` names only hosts of the range. A file has at most 4096 hosts.",
-    ),
-    FileRule(
-        "host-template",
-        "The template that a host or another template takes is one of `host_templates`, none "
-        "leads back to itself, and some host takes each of them.",
-    ),
-    FileRule(
-        "site-file",
-        "`railyard:site` of a stack names a site that may be read. The path is relative to the "
-        "stack's file and leads to a file in the folder of the Pulumi project, also through "
-        "symbolic links: a pull request must not make a run read other files of the machine. A "
-        "stack has either `railyard:site` or `railyard:cluster`.",
-    ),
-    FileRule(
-        "example-value",
-        "No line has the mark `# CHANGE: …` any more. `railyard init` writes it on each value of "
-        "an example that differs on every site; a right value stays, and its mark goes.",
-    ),
-    FileRule("secret-value", inspect.getdoc(site_files.check_secret_value) or ""),
-    FileRule(
-        "waiver",
-        """A waiver names a rule that may be wrong for a site's hardware, and hides something.
+_FILE_TEXTS: Final[Mapping[str, str]] = {
+    "yaml-syntax": "The file is one YAML document.",
+    "duplicate-key": "No key is written twice in one mapping; one of them would be lost.",
+    "missing-key": "A key without a default is there.",
+    "unknown-key": "Every key is known; a misspelt key would silently do nothing.",
+    "wrong-type": "A value is of the expected kind. A number in quotes is a text here, and `yes` "
+    "is no truth value.",
+    "unknown-choice": "Where there are a few choices, the value is one of them.",
+    "out-of-range": "A number, or the length of a list, is within the limits of its key.",
+    "malformed": "A value has the form of its key: a name, an address, a host key, a version, an "
+    "image, a kernel setting. The JSON schema of `railyard schema` has the same limits.",
+    "port-range": "A range of ports, `swp1-16: gpu[01-16]/rail-0`, runs from one whole port of "
+    "the model to a later one, overlaps no other entry, and has one end of a cable for each port.",
+    "host-range": "A range of hosts, `name: gpu[01-16]`, counts upwards with numbers of one "
+    "width, and shares no host with another entry. Each other range below its entry and its "
+    "templates has as many values, and `each` names only hosts of the range. A file has at most "
+    "4096 hosts.",
+    "host-template": "The template that a host or another template takes is one of "
+    "`host_templates`, none leads back to itself, and some host takes each of them.",
+    "site-file": "`railyard:site` of a stack names a site that may be read. The path is relative "
+    "to the stack's file and leads to a file in the folder of the Pulumi project, also through "
+    "symbolic links: a pull request must not make a run read other files of the machine. A stack "
+    "has either `railyard:site` or `railyard:cluster`.",
+    "example-value": "No line has the mark `# CHANGE: …` any more. `railyard init` writes it on "
+    "each value of an example that differs on every site; a right value stays, and its mark goes.",
+    "secret-value": inspect.getdoc(site_files.check_secret_value) or "",
+    "waiver": """A waiver names a rule that may be wrong for a site's hardware, and hides something.
 
 `waive: {numa-leaf: "two leaves, as the vendor's reference design has them"}` goes without a rule.
 Every report shows the waiver with its reason. Rules of safety, and those without which no plan can
 be made, cannot be waived.""",
-    ),
-    FileRule("lock-file", "The lock beside the site is one that `railyard pin` wrote."),
-    FileRule("lock-entry", inspect.getdoc(site_files.check_lock_entry) or ""),
-    FileRule("bundle", inspect.getdoc(site_files.check_bundle) or ""),
-    FileRule("project-path", inspect.getdoc(site_files.check_project_path) or ""),
-    FileRule("stack-key", inspect.getdoc(site_files.check_stack_key) or ""),
-)
+    "lock-file": "The lock beside the site is one that `railyard pin` wrote.",
+    "lock-entry": inspect.getdoc(site_files.check_lock_entry) or "",
+    "bundle": inspect.getdoc(site_files.check_bundle) or "",
+    "project-path": inspect.getdoc(site_files.check_project_path) or "",
+    "stack-key": inspect.getdoc(site_files.check_stack_key) or "",
+}
+FILE_RULES: Final = tuple(FileRule(name, text) for name, text in _FILE_TEXTS.items())
 """The rules on the text, and on the stack file around the site."""
 UPDATE_RULES: Final = (
     FileRule("unpinned", inspect.getdoc(site_files.Unpinned) or ""),

@@ -13,91 +13,24 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import wraps
 from inspect import cleandoc
 from itertools import chain
-from typing import Any, Concatenate, NamedTuple, ParamSpec, cast
+from typing import Concatenate, ParamSpec
 
-from components.checks.rule import Check, Findings, Rule, place_of, places, value_of
-from components.core.problem import Finding, Place, SpecPath, render_path
+from components.checks.rule import (
+    Check,
+    Findings,
+    Rule,
+    Value,
+    When,
+    places,
+    twins,
+    value_of,
+    values,
+)
+from components.core.problem import Finding, render_path
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean, show_value
 
-When = Callable[[ClusterSpec], object] | None
-"""Whether a row applies to a site; None: to each."""
-
-
-class Value(NamedTuple):
-    """One value of the file."""
-
-    spec: ClusterSpec
-    path: SpecPath
-    value: Any
-    entries: SpecPath
-    """The entry of each `*`: positions in lists, keys of mappings."""
-
-    @property
-    def place(self) -> Place:
-        """Its place, without the content of a list or a mapping."""
-        return place_of(self.spec, self.path)
-
-    @property
-    def key(self) -> str:
-        """Its own key: the last one that is not a position."""
-        return next(str(key) for key in reversed(self.path) if isinstance(key, str))
-
-    @property
-    def owner(self) -> str:
-        """The part of the file around it: `gpu01 eth2`, `port 1/1 of leaf-01`; empty if none."""
-        names: list[str] = []
-        part: object = self.spec
-        for depth, key in enumerate(self.path[:-1]):
-            part = value_of(part, key)
-            if depth and self.path[depth - 1] == "ports":
-                names = [f"port {key} of {' '.join(names)}"]
-            elif isinstance(key, int):
-                own = [getattr(part, name, None) for name in ("name", "netdev", "pci", "host")]
-                names += [next((str(name) for name in own if name), "")]
-        return " ".join(filter(None, names))
-
-    @property
-    def said(self) -> str:
-        """It in a sentence: `vfs of gpu01 eth2 is 8`, `acceptance.resnet50 is not set`."""
-        owner = f" of {self.owner}" if self.owner else ""
-        key = self.key if owner else ".".join(str(key) for key in self.path[-2:])
-        shown = self.place.value
-        return f"{key}{owner} is {shown or ('not set' if self.value is None else 'set')}"
-
-
 _P = ParamSpec("_P")
-
-
-def values(spec: ClusterSpec, keys: str, when: When = None) -> list[Value]:
-    """Return the values that the keys name, without those that the file leaves out."""
-    if when is not None and not when(spec):
-        return []
-    return [each for pattern in keys.split() for each in _walk(spec, pattern)]
-
-
-def _walk(spec: ClusterSpec, pattern: str) -> list[Value]:
-    found = [Value(spec, (), spec, ())]
-    for key in pattern.split("."):
-        if key == "*":
-            found = [
-                Value(spec, (*path, entry), value, (*entries, entry))
-                for _, path, part, entries in found
-                for entry, value in _entries(part)
-            ]
-        else:
-            found = [
-                Value(spec, (*path, key), value, entries)
-                for _, path, part, entries in found
-                if (value := value_of(part, key)) is not None
-            ]
-    return found
-
-
-def _entries(part: object) -> Iterable[tuple[str | int, object]]:
-    if isinstance(part, dict):
-        return cast("dict[str, object]", part).items()
-    return enumerate(cast("Iterable[object]", part))
 
 
 def _beside(value: Value, keys: str) -> Value:
@@ -145,16 +78,13 @@ def unique(
     by: Callable[[Value], Hashable] = lambda each: each.value,
 ) -> Findings:
     """No two of the values are equal."""
-    first: dict[Hashable, Value] = {}
-    for each in values(spec, keys, when):
-        other = first.setdefault(by(each), each)
-        if other.path != each.path:
-            words = {"key": each.key, "value": each.place.value or ""}
-            one, two = other.owner, each.owner
-            if one == two and "{one}" in what and other.path[:-1] != each.path[:-1]:
-                # Two NICs with one PCI address also have one default name.
-                one, two = render_path(other.path[:-1]), render_path(each.path[:-1])
-            yield Finding(what.format(one=one, other=two, **words), (each.place, other.place), fix)
+    for found, other in twins(values(spec, keys, when), by):
+        words = {"key": found.key, "value": found.place.value or ""}
+        one, two = other.owner, found.owner
+        if one == two and "{one}" in what and other.path[:-1] != found.path[:-1]:
+            # Two NICs with one PCI address also have one default name.
+            one, two = render_path(other.path[:-1]), render_path(found.path[:-1])
+        yield Finding(what.format(one=one, other=two, **words), (found.place, other.place), fix)
 
 
 @_row

@@ -12,18 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock, read_lock
+from components.checks import site_files
 from components.checks.registry import RULES, Waived, check_waiver, waive
 from components.checks.render import render_text
 from components.checks.rule import named
-from components.checks.site_files import (
-    Unpinned,
-    check_bundle,
-    check_lock_entry,
-    check_project_path,
-    check_secret_value,
-    check_stack_key,
-    find_unpinned,
-)
 from components.core.errors import SpecError
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, render_path
 from components.fabric.ports import splits_of
@@ -68,17 +60,18 @@ def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tup
         all, and their number in `more`.
     """
     names = frozenset(_names(spec)) if spec else frozenset[str]()
+
+    def order(problem: Finding) -> tuple[int, str, str]:
+        # Positions have equal widths, so that `hosts[2]` is before `hosts[10]`.
+        what = re.sub(r"\[([0-9]+)\]", lambda found: f"[{found[1]:0>6}]", problem.what)
+        return problem.line, problem.rule, what
+
     groups: dict[tuple[str, ...], list[Finding]] = {}
-    for problem in sorted(problems, key=lambda p: (p.line, p.rule, _counted_up(p.what))):
+    for problem in sorted(problems, key=order):
         what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
     joined = [_join(group) if group[1:] else group[0] for group in groups.values()]
     return tuple(sorted(joined, key=lambda p: (p.rule not in CAUSES, p.line, p.rule)))
-
-
-def _counted_up(text: str) -> str:
-    """Pad positions, so that `hosts[2]` sorts before `hosts[10]`."""
-    return re.sub(r"\[([0-9]+)\]", lambda found: f"[{found[1]:0>6}]", text)
 
 
 def _names(spec: ClusterSpec) -> Iterator[str]:
@@ -137,7 +130,7 @@ class CheckedSite:
     """Its lock, for making the plan."""
     lines: Lines = field(default_factory=Lines)
     """The lines of its values; an update names them if it refuses an edit."""
-    unpinned: Unpinned = field(default_factory=lambda: Unpinned((), ""))
+    unpinned: site_files.Unpinned = field(default_factory=lambda: site_files.Unpinned((), ""))
     """Sources without a checksum: a note here, and refused by an update outside of the lab."""
 
     def spec_or_raise(self) -> ClusterSpec:
@@ -221,7 +214,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = tuple(map(_at_its_entry, group_problems(located, spec)))
     wrong = any(problem.severity == "error" for problem in problems)
-    unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
+    unpinned = site_files.find_unpinned(spec, pins) if spec else site_files.Unpinned((), "")
     read = None if wrong else loaded.spec
     return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
 
@@ -231,6 +224,12 @@ def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
     paths = ((place, written_at(spec, place.path)) for place in problem.where)
     places = (place if path == place.path else Place(path) for place, path in paths)
     return replace(problem, where=tuple(dict.fromkeys(places)))
+
+
+def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
+    """Whether a rule only found a value that replaced a wrong one."""
+    pairs = product(problem.where, loaded.left_out)
+    return any(_touches(place.path, left_out, loaded) for place, left_out in pairs)
 
 
 def _at_its_entry(problem: Finding) -> Finding:
@@ -248,25 +247,16 @@ def _at_its_entry(problem: Finding) -> Finding:
 def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Finding]:
     """Run the rules on files next to the site; a text without a file has none."""
     if loaded.secrets is not None:
-        for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key)):
+        for rule, check in (
+            ("secret-value", site_files.check_secret_value),
+            ("stack-key", site_files.check_stack_key),
+        ):
             yield from named(rule, dict.fromkeys(check(spec, loaded.secrets)))
     if lock.path is not None:
         project = find_project(lock.path.parent.resolve()) or Path.cwd()
-        yield from named("project-path", check_project_path(spec, project))
-        yield from named("lock-entry", check_lock_entry(spec, lock))
-        yield from named("bundle", check_bundle(spec, lock, project))
-
-
-def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
-    """Whether a rule only found a value that replaced a wrong one."""
-    pairs = product(problem.where, loaded.left_out)
-    return any(_touches(place.path, left_out, loaded) for place, left_out in pairs)
-
-
-def _lacks_hosts(problem: Finding) -> bool:
-    """Whether a problem left out hosts, or took the template from them."""
-    left_out = problem.rule in {host_ranges.RANGE_RULE, host_ranges.TEMPLATE_RULE}
-    return (left_out and problem.severity == "error") or problem.what.endswith("`template`?")
+        yield from named("project-path", site_files.check_project_path(spec, project))
+        yield from named("lock-entry", site_files.check_lock_entry(spec, lock))
+        yield from named("bundle", site_files.check_bundle(spec, lock, project))
 
 
 def _follows(problem: Finding, loaded: Loaded) -> bool:
@@ -293,7 +283,10 @@ def _wrong_parts(loaded: Loaded) -> set[str]:
     # A section with a misspelt name is the one that the user meant.
     found = {part for top in tops for part in get_close_matches(top, _SECTIONS, n=1)}
     keys = {path[-1] for path in loaded.left_out if path}
-    short = any(_lacks_hosts(each) for each in loaded.problems)
+    # Some problems leave out hosts, or take the template from them.
+    wrong = {each.rule for each in loaded.problems if each.severity == "error"}
+    short = not wrong.isdisjoint({host_ranges.RANGE_RULE, host_ranges.TEMPLATE_RULE})
+    short = short or any(each.what.endswith("`template`?") for each in loaded.problems)
     if short or "name" in keys or any(each.rule == port_ranges.RULE for each in loaded.problems):
         found.add("names")
     return found | ({"roles"} if short or "role" in keys else set())

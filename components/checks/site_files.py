@@ -90,10 +90,8 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     bundle = spec.sources.bundle
     if bundle is not None and not (project / bundle / INDEX).is_file():
         where = places(spec, "sources.bundle")
-        fix = (
-            "make it with `railyard bundle SITE DIR` on a machine with a network, and copy it here."
-        )
-        yield Finding(f"the bundle {bundle} lacks bundle.json.", where, fix)
+        fix = "make it with `railyard bundle SITE DIR` on a machine with a network, and copy it "
+        yield Finding(f"the bundle {bundle} lacks bundle.json.", where, f"{fix}here.")
 
 
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:

@@ -24,14 +24,15 @@ from components.catalogue.version_pairs import (
     driver_tag,
 )
 from components.checks.rows import also, refuse, requires, rule
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.problem import SpecPath
+from components.model import operators
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, registry_of
-from components.model.operators import VERSION_PATHS, versions_of
 from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
+from components.model.sources import Registry
 from components.model.worker_kinds import crusoe_of
 from components.operators.operators_plan import container_tag
 
@@ -78,10 +79,8 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
         newer = "remove it" if own else f"take {installer} {good} or later"
         what = f"{installer} {release} brings containerd {brought}, but the GPU operator's "
         what += "container toolkit works with 1.7.30, a later 1.7, or 2.1 and later."
-        fix = (
-            f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the toolkit."
-        )
-        yield Finding(what, places(spec, path, "operators.gpu"), fix)
+        fix = f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the "
+        yield Finding(what, places(spec, path, "operators.gpu"), f"{fix}toolkit.")
 
 
 def check_k3s_cni(spec: ClusterSpec) -> Findings:
@@ -105,22 +104,20 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
         yield Finding(what, (at(("kubernetes", "version"), plane.version),), fix)
 
 
+_CHARTS: Final = "operators.gpu.chart operators.network.chart operators.gpu_device_plugin.chart"
+
+
 def check_chart_repository(spec: ClusterSpec) -> Findings:
     """A chart from a repository names the repository, and other charts name none."""
-    operators = spec.operators
-    for name in ("gpu", "network", "gpu_device_plugin"):
-        operator = getattr(operators, name)
-        if operator is None:
-            continue
-        chart, repo = operator.chart.chart, operator.chart.repo
-        where, bare = at(("operators", name, "chart", "chart"), chart), "/" not in chart
-        if bare and repo is None:
+    for source, here in walk(spec, _CHARTS, operators.ChartSource):
+        chart, bare = source.chart, "/" not in source.chart
+        if bare and source.repo is None:
             fix = "add repo, or write a path of the project or an oci:// address."
-            yield Finding(f"the chart {chart} lacks a repository.", (where,), fix)
-        if repo is not None and not bare:
-            what = f"the chart {chart} is a path or an address, but has the repository {repo}."
+            yield Finding(f"the chart {chart} lacks a repository.", here("chart"), fix)
+        if source.repo is not None and not bare:
+            what = f"the chart {chart} is a path or an address, but has the repository "
             fix = "use a chart name with a repository, or remove repo."
-            yield Finding(what, (at(("operators", name, "chart", "repo"), repo), where), fix)
+            yield Finding(f"{what}{source.repo}.", here("repo", "chart"), fix)
 
 
 def check_version_conflict(spec: ClusterSpec) -> Findings:
@@ -129,13 +126,13 @@ def check_version_conflict(spec: ClusterSpec) -> Findings:
     `railyard versions` prints the pairs, their faults and the sources. If the source names only a
     neighbouring release, it is a warning.
     """
-    versions, network = versions_of(spec), spec.operators.network
+    versions, network = operators.versions_of(spec), spec.operators.network
     container = network is not None and network.driver == "operator"
     for conflict in conflicts_of(versions, container=container):
         parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
         pair: list[Component] = [each.component for each in parts]
         names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)
-        where = tuple(at(VERSION_PATHS[each], versions[each]) for each in pair)
+        where = tuple(at(operators.VERSION_PATHS[each], versions[each]) for each in pair)
         fix = f"{conflict.fix} Source: {conflict.source}."
         yield Finding(f"{names} {conflict.reason}.", where, fix, conflict.severity)
 
@@ -146,31 +143,22 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
     NVIDIA makes a container for each release of the operator. With a wrong tag the nodes stay
     without their RDMA driver.
     """
-    operator = spec.operators.network
-    if operator is None:
-        return
-    release = operator.chart.version.removeprefix("v")
-    if operator.driver == "host" and operator.driver_tag is not None:
-        what = f"driver_tag is {operator.driver_tag}, but the hosts own the RDMA driver."
-        fix = "remove driver_tag, or set operators.network.driver to operator."
-        yield Finding(what, places(spec, "operators.network.driver_tag"), fix)
-    elif operator.driver != "host" and container_tag(operator) is None:
-        seen, what = (
-            DRIVER_TAGS.get(release),
-            "Railyard does not know the driver container of network ",
-        )
-        what += (
-            f"operator {release}.{f' {seen.tag} is reported, but not confirmed.' if seen else ''}"
-        )
-        known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
-        where = places(spec, "operators.network.chart.version", "operators.network.driver")
-        fix = f"write it as operators.network.driver_tag, take a release of {known}, or set driver "
-        yield Finding(what, where, f"{fix}to host.")
+    for operator, here in walk(spec, "operators.network", operators.NetworkOperator):
+        release = operator.chart.version.removeprefix("v")
+        if operator.driver == "host" and operator.driver_tag is not None:
+            what = f"driver_tag is {operator.driver_tag}, but the hosts own the RDMA driver."
+            fix = "remove driver_tag, or set operators.network.driver to operator."
+            yield Finding(what, here("driver_tag"), fix)
+        elif operator.driver != "host" and container_tag(operator) is None:
+            seen = DRIVER_TAGS.get(release)
+            what = f"Railyard does not know the driver container of network operator {release}."
+            what += f" {seen.tag} is reported, but not confirmed." if seen else ""
+            known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
+            fix = f"write it as operators.network.driver_tag, take a release of {known}, or set "
+            yield Finding(what, here("chart.version", "driver"), f"{fix}driver to host.")
 
 
 _ZEROS: Final = "0" * 64
-
-
 _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
 
 
@@ -250,15 +238,14 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
 
     Docker takes a CA, a login and plain HTTP from its own files (`/etc/docker`).
     """
-    registry = spec.sources.registry
     docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
-    if registry is None or not (docker or spec.containers is not None):
-        return
-    if registry.ca is not None or registry.login is not None or registry.insecure:
-        what = f"{registry.address} sets ca, login or insecure, but Docker reads its own files."
-        fix = "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and "
-        fix += "remove ca, login and insecure, or use container_runtime: containerd."
-        yield Finding(what, places(spec, "sources.registry.address"), fix)
+    for registry, here in walk(spec, "sources.registry", Registry):
+        own = registry.ca is not None or registry.login is not None or registry.insecure
+        if own and (docker or spec.containers is not None):
+            what = f"{registry.address} sets ca, login or insecure, but Docker reads its own files."
+            fix = "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts "
+            fix += "and remove ca, login and insecure, or use container_runtime: containerd."
+            yield Finding(what, here("address"), fix)
 
 
 def _pushes_unnamed(spec: ClusterSpec) -> bool:

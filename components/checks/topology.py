@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
-from components.checks.rule import at
+from components.checks.rule import Here, at
 from components.core.problem import Place, SpecPath
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
@@ -30,9 +29,9 @@ class PlacedNic:
         """`gpu01 eth2`, for people."""
         return f"{self.host.name} {self.nic.netdev}"
 
-    def at(self, *keys: str) -> Place:
-        """Return the place of one value in it: `nic.at("sriov", "vlan")`."""
-        return at((*self.path, *keys), attrgetter(".".join(keys))(self.nic))
+    def at(self, *keys: str) -> tuple[Place, ...]:
+        """Return the places of values in it: `nic.at("sriov.vlan", "vfs")`."""
+        return Here(self.nic, self.path)(*keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,9 @@ class PlacedPort:
         """The place in the file with the other end of the port."""
         return at(self.path, self.port.to)
 
-    def at(self, key: str) -> Place:
-        """Return the place of one value in it: `port.at("mode")`."""
-        return at((*self.path, key), getattr(self.port, key))
+    def at(self, *keys: str) -> tuple[Place, ...]:
+        """Return the places of values in it: `port.at("mode")`."""
+        return Here(self.port, self.path)(*keys)
 
     @property
     def host(self) -> str:
@@ -83,9 +82,9 @@ class HostBlock(NamedTuple, Generic[_T]):
     value: _T
     hosts: tuple[Host, ...]
 
-    def at(self, *keys: str) -> Place:
-        """Return the place of one value in it: `block.at("buffers", "priorities")`."""
-        return at((*self.path, *keys), attrgetter(".".join(keys))(self.value))
+    def at(self, *keys: str) -> tuple[Place, ...]:
+        """Return the places of values in it: `block.at("kind", "version")`."""
+        return Here(self.value, self.path)(*keys)
 
 
 def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlock[_T]]:
@@ -141,10 +140,15 @@ def list_link_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
 @once
 def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     """List the ports of all Ethernet switches, in the order of the file."""
+    return tuple(port for port in list_any_ports(spec) if port.switch.carries == "roce")
+
+
+@once
+def list_any_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List the ports of all switches, also those of InfiniBand, in the order of the file."""
     return tuple(
         PlacedPort(switch, name, port, ("switches", s, "ports", name))
         for s, switch in enumerate(spec.switches)
-        if switch.carries == "roce"
         for name, port in switch.ports.items()
     )
 

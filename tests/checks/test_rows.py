@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.checks.rows import at_most, known, refuse, requires, rule, unique, values
-from components.checks.rule import Check
+from components.checks.rows import at_most, known, refuse, requires, rule, unique
+from components.checks.rule import Check, values
 from components.model.cluster import ClusterSpec
 from tests.golden.site import changed_spec, load_example
 

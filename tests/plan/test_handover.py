@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.probes.probe_plan import list_unproven
-from components.checks.rail_leaves import check_routed_port
+from components.checks.routing import check_routed_port
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec
 from components.model.owners import left_alone
