@@ -9,20 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from components.model import units
 from components.model.reach import OCTET, PublicKey
 from components.model.texts import URL_SIGNS, HcaName, PlainName, form_schema, refuse
-from components.model.units import (
-    IPV4_NET,
-    DnsLabel,
-    Frozen,
-    Ipv4Net,
-    LoginName,
-    PciAddress,
-    PoolName,
-    SecretRef,
-    Ssh,
-    TcpPort,
-)
 
 Role = Literal["control_plane", "worker", "balancer"]
 MOST_NODES: Final = 5000
@@ -83,9 +72,9 @@ everyone on the path could read and repeat them."""
 AllowedNetworks = Annotated[
     tuple[
         Annotated[
-            Ipv4Net,
+            units.Ipv4Net,
             AfterValidator(_named_network),
-            form_schema(rf"^(?!0\.0\.0\.0/0$){IPV4_NET}$", "ipv4network"),
+            form_schema(rf"^(?!0\.0\.0\.0/0$){units.IPV4_NET}$", "ipv4network"),
         ],
         ...,
     ],
@@ -94,7 +83,7 @@ AllowedNetworks = Annotated[
 """Networks that can reach an open port of the cloud, never the whole internet."""
 
 
-class InfiniBandFabric(Frozen):
+class InfiniBandFabric(units.Frozen):
     """A worker's view of the cloud's fabric; the names of its HCAs are discovered."""
 
     hcas: Annotated[int, Field(ge=1, le=16)] = 8
@@ -105,17 +94,17 @@ class InfiniBandFabric(Frozen):
     """Expected HCA names, for example `mlx5_0`; empty accepts any."""
 
 
-class BringYourOwn(Frozen):
+class BringYourOwn(units.Frozen):
     """Instances made outside Railyard: `hosts` has their logins."""
 
     kind: Literal["bring_your_own"]
     """Who makes the instances."""
 
 
-class InstancePool(Frozen):
+class InstancePool(units.Frozen):
     """Equal instances; they are named `<name>-0`, `<name>-1` and so on."""
 
-    name: PoolName
+    name: units.PoolName
     role: Role
     """The role of the instances."""
     type: PlainName
@@ -125,7 +114,7 @@ class InstancePool(Frozen):
     count: Annotated[int, Field(ge=0, le=MOST_NODES)]
 
 
-class CrusoeProvision(Frozen):
+class CrusoeProvision(units.Frozen):
     """Instances, network, firewall and IB partition made through Crusoe's REST API."""
 
     kind: Literal["crusoe"]
@@ -136,29 +125,31 @@ class CrusoeProvision(Frozen):
     """Id of the project."""
     location: Annotated[str, Field(pattern=LOCATION)]
     """Location of all objects, for example `us-east1-a`."""
-    access_key: SecretRef = SecretRef(secret="crusoe_access_key")  # noqa: S106 - a name
+    access_key: units.SecretRef = units.SecretRef(secret="crusoe_access_key")  # noqa: S106 - a name
     """Secret with the id of the access key."""
-    secret_key: SecretRef = SecretRef(secret="crusoe_secret_key")  # noqa: S106 - a name
+    secret_key: units.SecretRef = units.SecretRef(secret="crusoe_secret_key")  # noqa: S106 - a name
     """Secret with the secret key."""
-    ssh_user: LoginName = "ubuntu"
+    ssh_user: units.LoginName = "ubuntu"
     """User of the images."""
-    ssh_port: TcpPort = 22
+    ssh_port: units.TcpPort = 22
     """Port of the images' SSH server."""
     ssh_public_key: PublicKey
     """Public key line that every instance takes."""
-    ssh_private_key: SecretRef = SecretRef(secret="ssh_private_key")  # noqa: S106 - a name
+    ssh_private_key: units.SecretRef = units.SecretRef(
+        secret="ssh_private_key"  # noqa: S106 - a name
+    )
     """Secret with the private key of `ssh_public_key`."""
-    vpc_cidr: Ipv4Net
+    vpc_cidr: units.Ipv4Net
     """Addresses of the new network."""
-    subnet_cidr: Ipv4Net
+    subnet_cidr: units.Ipv4Net
     """Addresses of the instances: a part of `vpc_cidr`."""
-    ib_partition: DnsLabel | None = None
+    ib_partition: units.DnsLabel | None = None
     """IB partition of the workers; types on InfiniBand need one."""
     pools: tuple[InstancePool, ...]
     """The instances."""
 
 
-class OnPrem(Frozen):
+class OnPrem(units.Frozen):
     """Own switches, own Linux hosts."""
 
     kind: Literal["onprem"]
@@ -190,14 +181,14 @@ MmioWindow = Annotated[
 """It holds the BARs of the devices; a GPU does not start if the window is too small."""
 
 
-class VirtualMachine(Frozen):
+class VirtualMachine(units.Frozen):
     """One virtual machine with a GPU and an RDMA card passed through."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     """Its name in `vim-cmd vmsvc/getallvms`, and the name of the host in `hosts`."""
-    gpu: PciAddress
+    gpu: units.PciAddress
     """The GPU on the ESXi host, as hex SBDF: it becomes `pciPassthruN.cfg.gpu-pci-id`."""
-    nic: PciAddress
+    nic: units.PciAddress
     """The RDMA card on the ESXi host; on the GPU's NUMA node."""
     memory_mib: Annotated[int, Field(ge=4096, multiple_of=4)]
     """Memory in MiB, fully reserved: passthrough pins it. ESXi takes multiples of 4 MiB (vSphere
@@ -206,13 +197,13 @@ class VirtualMachine(Frozen):
     """64-bit MMIO window in GiB; the sum of the GPUs' BARs, rounded up to a power of two."""
 
 
-class Hypervisor(Frozen):
+class Hypervisor(units.Frozen):
     """One ESXi host, reached by SSH."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     release: Annotated[str, Field(pattern=ESXI_RELEASE)]
     """Running release, for example `7.0U2`: it decides about `atsSupport`."""
-    ssh: Ssh
+    ssh: units.Ssh
     vms: Annotated[tuple[VirtualMachine, ...], Field(min_length=1)]
     """Its virtual machines, in the order in which they are powered on again."""
     power_off: Literal["guest", "hard"] = "guest"
@@ -222,7 +213,7 @@ class Hypervisor(Frozen):
     """Seconds for the shutdown of one guest."""
 
 
-class Esxi(Frozen):
+class Esxi(units.Frozen):
     """Own switches, and GPU virtual machines on ESXi hypervisors."""
 
     kind: Literal["esxi"]
@@ -231,7 +222,7 @@ class Esxi(Frozen):
     """The ESXi hosts; one after the other is put into maintenance mode, in this order."""
 
 
-class CloudIb(Frozen):
+class CloudIb(units.Frozen):
     """Instances of a cloud that owns the InfiniBand fabric: Railyard manages no switches."""
 
     kind: Literal["cloud_ib"]

@@ -10,41 +10,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJs
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import Mode, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
+from components.model import switch_models, units
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
-from components.model.switch_models import (
-    DescribedSwitch,
-    Fec,
-    Gbit,
-    LinkSettings,
-    Marking,
-    Percent,
-    Schedule,
-    TrafficClass,
-    WatchdogTimes,
-)
 from components.model.texts import ModelName, PluggedIn, form_schema, refuse
-from components.model.units import (
-    PORT_TARGET,
-    DnsLabel,
-    Dscp,
-    Frozen,
-    Ipv4,
-    Ipv4Net,
-    Kib,
-    MtuBytes,
-    PortName,
-    Ssh,
-    SwitchSerial,
-    VlanId,
-    from_short_form,
-)
 
 DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`), and
 priority n to traffic class n."""
 
 
-class Rdma(Frozen):
+class Rdma(units.Frozen):
     """The marking of RoCE packets, and how every hop treats them. Decided once, here."""
 
     transport: Literal["roce", "infiniband"] = "roce"
@@ -60,39 +35,41 @@ class Rdma(Frozen):
     EOS and SONiC drop for 0.2 s after holding up for 0.2 s, unless the port or `pfc_watchdog_ms`
     sets other times.
     """
-    pfc_watchdog_ms: WatchdogTimes | None = None
+    pfc_watchdog_ms: switch_models.WatchdogTimes | None = None
     """Times of the watchdog, `{detect: 200, restore: 400}`, on systems that have them by port: EOS
     and SONiC. Default: 200 both; times that someone set on a port before stay."""
-    dscp: Dscp = 26
+    dscp: units.Dscp = 26
     """DSCP of RoCE packets. NIC and switch put DSCP 8n to 8n+7 into priority n and traffic class n:
     26, the default, is priority 3."""
-    cnp_dscp: Dscp = 48
+    cnp_dscp: units.Dscp = 48
     """DSCP of congestion notification packets. Default 48: priority 6, strict on the switch."""
-    cnp_class: TrafficClass | None = None
+    cnp_class: switch_models.TrafficClass | None = None
     """Priority and class of the notifications on card and switch. Default: that of `cnp_dscp`;
     Broadcom's and AMD's guides put DSCP 48 into 7. Only with EOS and SONiC, whose maps Railyard
     sets."""
-    ecn_min_kib: Kib | None = None
+    ecn_min_kib: units.Kib | None = None
     """Queue depth in KiB at which marking starts. Default: the vendor's recommendation for the
     speed of the port (docs/reference/marking.md)."""
-    ecn_max_kib: Kib | None = None
+    ecn_max_kib: units.Kib | None = None
     """Queue depth in KiB from which on `ecn_mark_percent` are marked. Default as above."""
-    ecn_mark_percent: Percent | None = None
+    ecn_mark_percent: switch_models.Percent | None = None
     """How many packets are marked at `ecn_max_kib`. Default: 100 if the file sets thresholds, else
     the vendor's recommendation. Onyx marks all of them."""
-    ecn_by_speed: dict[Gbit, Marking] = Field(default_factory=dict[int, Marking])
+    ecn_by_speed: dict[switch_models.Gbit, switch_models.Marking] = Field(
+        default_factory=dict[int, switch_models.Marking]
+    )
     """Speed of a port in Gbit/s to its marking: `{400: {min_kib: 600, max_kib: 3000}}`; other
     speeds follow the settings above. SONiC uses one for the switch, that of its fastest port."""
-    schedule: Schedule | None = None
+    schedule: switch_models.Schedule | None = None
     """How the classes share a port: `{shares: {0: 50, 3: 50}}`. Default: the shares of the system,
     with the notifications served strictly; on EOS every class is then strict."""
     adaptive_routing: bool = False
     """Let routed links spread packets by load, and let the cards reorder them: Spectrum-4 with
     Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware supports it (`mlxreg`).
     For InfiniBand see `infiniband.adaptive_routing`."""
-    mtu_bytes: MtuBytes = 9000
+    mtu_bytes: units.MtuBytes = 9000
     """MTU of PF, VF and pod interface; at least 4192 for an RDMA path MTU of 4096."""
-    port_mtu_bytes: MtuBytes = 9216
+    port_mtu_bytes: units.MtuBytes = 9216
     """MTU of the switch ports: room for the VLAN tag and encapsulation over `mtu_bytes`. A port of
     EOS supports 9214 at most."""
 
@@ -137,52 +114,52 @@ def _router_id(address: IPv4Address) -> IPv4Address:
     return address
 
 
-RouterId = Annotated[Ipv4, AfterValidator(_router_id), form_schema(MACHINE_IPV4, "ipv4")]
+RouterId = Annotated[units.Ipv4, AfterValidator(_router_id), form_schema(MACHINE_IPV4, "ipv4")]
 """It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 
-class LeafSubnet(Frozen):
+class LeafSubnet(units.Frozen):
     """The part of a rail that is on one leaf."""
 
-    subnet: Ipv4Net
+    subnet: units.Ipv4Net
     """Addresses on this leaf: a part of the rail's `subnet` that no other leaf has."""
-    gateway: Ipv4
+    gateway: units.Ipv4
     """Address of the leaf in `subnet`, by which the rail's other leaves are reached."""
 
 
-class Rail(Frozen):
+class Rail(units.Frozen):
     """One rail: NIC k of every host, on one VLAN and one subnet, or one subnet on each leaf."""
 
-    name: DnsLabel
-    vlan: VlanId
+    name: units.DnsLabel
+    vlan: units.VlanId
     """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
-    subnet: Ipv4Net
+    subnet: units.Ipv4Net
     """Addresses of the pods on this rail; with `leaves`, of all leaves together: pods reach the
     subnets of other leaves by their leaf's gateway. If all rails have one subnet and one VLAN, they
     are a flat fabric (docs/howto/flat-fabrics.md)."""
     resource: RailResource
     """Extended resource name without prefix, for example `sriov_111`. On a flat fabric all rails
     can share one: a pod then asks for as many units as there are rails."""
-    network: DnsLabel
+    network: units.DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
-    dhcp_server: Ipv4 | None = None
+    dhcp_server: units.Ipv4 | None = None
     """Address of the DHCP server on this VLAN; needed only with `ipam: dhcp`."""
-    gateway: Ipv4 | None = None
+    gateway: units.Ipv4 | None = None
     """Address of the leaf on this rail, by which other rails are reached over the spines; only with
     routed switches."""
-    leaves: dict[DnsLabel, LeafSubnet] = Field(default_factory=dict)
+    leaves: dict[units.DnsLabel, LeafSubnet] = Field(default_factory=dict)
     """Leaf to its part of the rail, if the rail is on several routed leaves; then leave out
     `gateway`. Default: the rail is one subnet."""
 
 
 def _port_from_text(value: object) -> object:
-    return from_short_form(value, "to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}")
+    return units.from_short_form(value, "to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}")
 
 
-class SwitchPort(Frozen):
+class SwitchPort(units.Frozen):
     """The other end of one switch port: `gpu01/rail-0`, or an object with exceptions."""
 
-    to: Annotated[str, Field(pattern=PORT_TARGET)]
+    to: Annotated[str, Field(pattern=units.PORT_TARGET)]
     """`<host>/<rail>`, or `<switch>:<port>` for a link to another switch; on an InfiniBand switch
     a host's end is `<host>/hca-<n>`, n from 0 in `hca_guids`."""
     mode: Literal["trunk", "access", "routed"] = "trunk"
@@ -192,22 +169,22 @@ class SwitchPort(Frozen):
     which BGP learns the way to the rails. A `routed` port to a host is in no VLAN: it shares a /31
     with the card's `address`.
     """
-    vlan: VlanId | None = None
+    vlan: units.VlanId | None = None
     """VLAN on this port; default the rail's."""
-    untagged: VlanId | None = None
+    untagged: units.VlanId | None = None
     """VLAN of frames without a tag on a trunk to a host, for example to boot over the network. It
     differs from the rails' VLANs. Default: the system's own handling of such frames."""
-    rails: tuple[DnsLabel, ...] | None = None
+    rails: tuple[units.DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all."""
-    address: Ipv4 | None = None
+    address: units.Ipv4 | None = None
     """Address of this end of a routed link with addressed BGP: `10.254.0.0`. The other end gets the
     other address of the /31. Default: BGP uses link-local addresses. A range counts addresses in
     brackets: `10.254.0.[0,2,4,6]`."""
-    mtu_bytes: MtuBytes | None = None
+    mtu_bytes: units.MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
-    ecn_min_kib: Kib | None = None
+    ecn_min_kib: units.Kib | None = None
     """Exception of this port from `rdma.ecn_min_kib`."""
-    ecn_max_kib: Kib | None = None
+    ecn_max_kib: units.Kib | None = None
     """Exception of this port from `rdma.ecn_max_kib`."""
     pfc_watchdog: bool | None = None
     """Exception of this port from `rdma.pfc_watchdog`."""
@@ -215,9 +192,9 @@ class SwitchPort(Frozen):
     """Length of the cable in metres: it decides the headroom for packets in flight after a pause.
     On Cumulus the longest of the switch counts, 100 m for a port without this key. SONiC sets the
     next length for which it has headroom; default there: the length already set."""
-    speed_gbit_s: Gbit | None = None
+    speed_gbit_s: switch_models.Gbit | None = None
     """Exception of this port from `links` of the switch; so are the next two."""
-    fec: Fec | None = None
+    fec: switch_models.Fec | None = None
     """Forward error correction of this port."""
     autoneg: bool | None = None
     """Auto-negotiation of this port."""
@@ -231,7 +208,7 @@ class SwitchPort(Frozen):
         return (switch, port) if colon else None
 
 
-class Routing(Frozen):
+class Routing(units.Frozen):
     """A switch that routes between its rails and other switches, by BGP over its routed links."""
 
     asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
@@ -246,25 +223,25 @@ class Routing(Frozen):
     elsewhere."""
 
 
-class Inband(Frozen):
+class Inband(units.Frozen):
     """The port and VLAN of a switch's SSH session, if it does not use the management port."""
 
-    port: PortName
+    port: units.PortName
     """The front panel port that carries the session. The file must not set it."""
-    vlan: VlanId | None = None
+    vlan: units.VlanId | None = None
     """The VLAN of the session; None on a routed port."""
 
 
-class OtherSwitch(Frozen):
+class OtherSwitch(units.Frozen):
     """A switch of another network than the rails, listed for readers only."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     """Name of the switch."""
     network: Literal["management", "storage"]
     """The network that the switch carries."""
     model: ModelName | None = None
     """Hardware model; Railyard checks nothing against it."""
-    ports: dict[PortName, PluggedIn] = Field(default_factory=dict)
+    ports: dict[units.PortName, PluggedIn] = Field(default_factory=dict)
     """The other end of each port, bonds included, in any words: `swp1: gpu01/bond0`."""
 
 
@@ -274,10 +251,10 @@ def _release_from_number(value: object) -> object:
     return str(value) if whole else value
 
 
-class Switch(Frozen):
+class Switch(units.Frozen):
     """One managed switch."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
     os: SystemName
     """The switch's operating system."""
@@ -300,8 +277,8 @@ class Switch(Frozen):
 
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
-    ssh: Ssh
-    serial: SwitchSerial | None = None
+    ssh: units.Ssh
+    serial: units.SwitchSerial | None = None
     """Serial number of the chassis, as `show version` or `show inventory` prints it. Railyard
     refuses another switch; after a replacement, write the new number. Default: the one that the
     last update read."""
@@ -316,7 +293,7 @@ class Switch(Frozen):
     exec_disruptive: Literal["refuse", "allow-interruptions"] = "refuse"
     """With `executor: exec`: whether lines that interrupt traffic may be sent, at every change of
     the file, needed or not."""
-    ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
+    ports: dict[units.PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """The other end of each port: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
     on MLNX-OS.
@@ -325,17 +302,17 @@ class Switch(Frozen):
     entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`; a range of parts goes
     from the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
     """
-    links: LinkSettings = LinkSettings()
+    links: switch_models.LinkSettings = switch_models.LinkSettings()
     """Link settings of all `ports`: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
     parts can have exceptions."""
     edge_ports: bool = False
     """Whether the switched ports to hosts are spanning-tree edge ports with BPDU guard: they
     forward as soon as they are up, and go down if they receive a BPDU. Cumulus and EOS support it.
     Default false: left to the switch."""
-    mlag_peer: DnsLabel | None = None
+    mlag_peer: units.DnsLabel | None = None
     """The other switch of an MLAG pair. You set the pair and its bundles yourself; Railyard never
     changes both switches in one wave."""
-    breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
+    breakouts: dict[units.PortName, Mode] = Field(default_factory=dict[str, str])
     """Whole port to its number of parts, and the speed of each in Gbit/s: `swp1: 4x200`. Needed
     only if `ports` does not show it: by default a port gets the fewest parts that include the names
     in `ports`; `swp1s0` and `swp1s1` mean two. An update splits ports of Cumulus and EOS; split
@@ -356,14 +333,14 @@ class Switch(Frozen):
         """Whether the file describes its model."""
         return self._described is not None
 
-    def link_of(self, name: str) -> LinkSettings:
+    def link_of(self, name: str) -> switch_models.LinkSettings:
         """Link settings of a port of `ports`: its own keys, else those of `links`."""
         port = self.ports.get(name)
-        own = {key: getattr(port, key, None) for key in LinkSettings.model_fields}
+        own = {key: getattr(port, key, None) for key in switch_models.LinkSettings.model_fields}
         said = {key: value for key, value in own.items() if value is not None}
-        return self.links.model_copy(update=said) if port else LinkSettings()
+        return self.links.model_copy(update=said) if port else switch_models.LinkSettings()
 
-    def describe(self, described: DescribedSwitch) -> None:
+    def describe(self, described: switch_models.DescribedSwitch) -> None:
         """Take the file's description of its model; only the site calls this, once it is read."""
         self._described = described.as_model(self.model, self.os)
 

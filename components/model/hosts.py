@@ -10,37 +10,11 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from components.catalogue.cards import CardModel, find_card
 from components.catalogue.upstream import Architecture
 from components.core.errors import Bug
-from components.model.cards import (
-    CardSerial,
-    ContainerToolkit,
-    DriverPackage,
-    Firmware,
-    GpuDirect,
-    GpuDriverVersion,
-    GpuPath,
-    HcaPf,
-    HostQos,
-    LinkGtS,
-    LinkWidth,
-    PortLanes,
-    Sriov,
-)
+from components.model import cards, units
 from components.model.kernel import KernelSettings
 from components.model.reach import CardAddress, NodeAddress
 from components.model.switch_models import DescribedNic
 from components.model.texts import ModelName, form_schema, refuse
-from components.model.units import (
-    DNS_LABEL,
-    DnsLabel,
-    Frozen,
-    JumpNames,
-    MachineId,
-    MtuBytes,
-    NodeName,
-    PciAddress,
-    PortGuid,
-    Ssh,
-)
 
 _USER: Final = r"[a-z][a-z0-9_-]{0,31}"
 _SYSTEM_USERS: Final = ("root", "daemon", "bin", "sys", "nobody", "sshd", "www-data")
@@ -87,9 +61,9 @@ NetdevName = Annotated[str, AfterValidator(_netdev), form_schema(rf"^{_NETDEV}$"
 DOMAIN_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 DomainName = Annotated[str, Field(pattern=DOMAIN_NAME)]
 HostName = Annotated[
-    DnsLabel,
+    units.DnsLabel,
     AfterValidator(_host_name),
-    form_schema(rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){DNS_LABEL.removeprefix('^')}"),
+    form_schema(rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){units.DNS_LABEL.removeprefix('^')}"),
 ]
 """A DNS label that no hosts file uses for something else."""
 
@@ -106,14 +80,14 @@ def _netdev_of(data: dict[str, Any]) -> str:
     return name if function == "0" else f"{name}f{function}"
 
 
-class Nic(Frozen):
+class Nic(units.Frozen):
     """One port (PF) of an RDMA card."""
 
-    rail: DnsLabel
+    rail: units.DnsLabel
     """The rail that this card is cabled to."""
-    pci: PciAddress
+    pci: units.PciAddress
     """PCI address, for example `"0000:05:00.0"`."""
-    serial: CardSerial | None = None
+    serial: cards.CardSerial | None = None
     """The board's serial number; with it, a card that moved to another slot is reported."""
     netdev: NetdevName = Field(default_factory=_netdev_of, validate_default=True)
     """Name of the PF's network device; default by the PCI address, as systemd derives it, for
@@ -127,11 +101,11 @@ class Nic(Frozen):
     """Line rate in Gbit/s."""
     vfs: Annotated[int, Field(ge=0)] = 8
     """Virtual functions to create on this PF."""
-    mtu_bytes: MtuBytes | None = None
+    mtu_bytes: units.MtuBytes | None = None
     """MTU of the PF in bytes; default `rdma.mtu_bytes`."""
-    vf_mtu_bytes: MtuBytes | None = None
+    vf_mtu_bytes: units.MtuBytes | None = None
     """MTU of the VFs in bytes; default the PF's."""
-    sriov: Sriov = Sriov()
+    sriov: cards.Sriov = cards.Sriov()
     """Settings of each VF, and the mode of the card's embedded switch."""
     numa: Annotated[int, Field(ge=-1)] = 0
     """NUMA node of the card's PCIe slot; -1: unknown."""
@@ -140,15 +114,15 @@ class Nic(Frozen):
     pod_address: CardAddress | None = None
     """For a card on a routed switch port: IPv4 address of the one pod that uses the card's VF. The
     port gets the other address of the /31. Needs `vfs: 1` and `ipam: nv-ipam`."""
-    link_gt_s: LinkGtS | None = None
+    link_gt_s: cards.LinkGtS | None = None
     """PCIe speed of a lane that the card must run at; default that of card and slot."""
-    link_width: LinkWidth | None = None
+    link_width: cards.LinkWidth | None = None
     """PCIe lanes that the card must run with; default the most of card and slot."""
-    lanes: PortLanes | None = None
+    lanes: cards.PortLanes | None = None
     """SerDes lanes that the port must run with, 4 for `100 Gb/sec (4X EDR)`; default any."""
-    gpu_pci: tuple[PciAddress, ...] = ()
+    gpu_pci: tuple[units.PciAddress, ...] = ()
     """PCI addresses of the GPUs that send through this card, as `railyard discover` finds them."""
-    gpu_path: GpuPath | None = None
+    gpu_path: cards.GpuPath | None = None
     """The longest allowed path to these GPUs, in words of `nvidia-smi topo -m`."""
 
     _described: DescribedNic | None = PrivateAttr(default=None)
@@ -202,7 +176,7 @@ class Nic(Frozen):
         return self.vfs > 0 and self.sriov.autoprobe is False
 
 
-class User(Frozen):
+class User(units.Frozen):
     """The one user that exists with the same uid on every host, as in the DeepOps guide."""
 
     name: UserName = "nvidia"
@@ -220,7 +194,7 @@ OUTSIDE: Final = frozenset({"storage", "login"})
 """Roles of hosts on the rails but outside of the cluster."""
 
 
-class Host(Frozen):
+class Host(units.Frozen):
     """One Linux host."""
 
     name: HostName
@@ -228,19 +202,19 @@ class Host(Frozen):
     """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts. `storage`
     and `login` hosts get their user, kernel, driver and rails, but no part of the cluster, of jobs
     or of GPUs."""
-    ssh: Ssh | None = None
+    ssh: units.Ssh | None = None
     """SSH login of the host; leave it out only with `login: none`."""
     login: Literal["ssh", "none"] = "ssh"
     """`none` for a worker of an existing cluster, such as AKS, EKS or OKE: Railyard sets and reads
     nothing there, and proves only what pods can show."""
-    group: DnsLabel | None = None
+    group: units.DnsLabel | None = None
     """Its group in `host_groups`, whose settings win over `host_defaults`."""
     node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
-    node_name: NodeName | None = None
+    node_name: units.NodeName | None = None
     """Name of its Kubernetes node, if it differs from `name`, such as `gpu01.dc1.example.com`. With
     it, a renamed host keeps its node."""
-    machine_id: MachineId | None = None
+    machine_id: units.MachineId | None = None
     """Content of its `/etc/machine-id`. Railyard refuses another machine; after a replacement,
     write the new id. Default: the one that the last update read."""
     domain: DomainName | None = None
@@ -255,9 +229,9 @@ class Host(Frozen):
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
     """InfiniBand HCAs, whose names are discovered; Railyard sets only the ports under
     `hca_sriov`."""
-    hca_sriov: tuple[HcaPf, ...] = ()
+    hca_sriov: tuple[cards.HcaPf, ...] = ()
     """InfiniBand ports by address: those with VFs, and those whose firmware is set."""
-    hca_guids: tuple[PortGuid, ...] = ()
+    hca_guids: tuple[units.PortGuid, ...] = ()
     """Port GUIDs of the HCAs, in the order in which switch ports count them; partitions need them.
 
     `cat /sys/class/infiniband/*/ports/1/gids/0` shows them in its last four groups.
@@ -292,7 +266,7 @@ class Host(Frozen):
         return self.node_ip or (self.ssh.address if self.ssh else "")
 
     @property
-    def way(self) -> Ssh:
+    def way(self) -> units.Ssh:
         """The SSH login of the host.
 
         Raises:
@@ -303,7 +277,7 @@ class Host(Frozen):
         return self.ssh
 
 
-class Manage(Frozen):
+class Manage(units.Frozen):
     """Parts of a host that Railyard can take over; it leaves the others to the site's own tools."""
 
     hostname: bool = False
@@ -316,42 +290,42 @@ class Manage(Frozen):
     remove addresses."""
 
 
-class HostDefaults(Frozen):
+class HostDefaults(units.Frozen):
     """Settings that all hosts of the site share."""
 
     user: User | None = None
     """A common user that Railyard makes on every host; default none."""
     manage: Manage = Manage()
     """Parts of a host's identity and network that Railyard can take over."""
-    jump: JumpNames = ()
+    jump: units.JumpNames = ()
     """Jump hosts to hosts whose `ssh` has no `jump`; default none."""
     architecture: Architecture = "amd64"
     """Processor of the hosts: `arm64` gets the programs for it (Grace, for example)."""
-    driver: DriverPackage = DriverPackage()
+    driver: cards.DriverPackage = cards.DriverPackage()
     """The RDMA driver."""
     memlock: Literal["unlimited"] = "unlimited"
     """Locked-memory limit of pods (a `LimitMEMLOCK` drop-in of K3s' unit, and of Docker's under
     K3s) and of the common user's logins (limits.d)."""
     peermem: bool = True
     """The short form of `gpu_direct`: true is `peermem`, false is `none`."""
-    gpu_direct: GpuDirect | None = None
+    gpu_direct: cards.GpuDirect | None = None
     """How cards reach GPU memory: `peermem` loads `nvidia_peermem`; `dma_buf` needs no module, but
     Linux 5.12 and the open GPU kernel modules; `none` copies through the host. Default by
     `peermem`. `nv_peer_mem` is the module for GPU drivers before 470."""
     gpu_driver: Literal["operator", "host"] | None = None
     """Who owns the GPU driver; default `operators.gpu.driver`. Hosts bring their own driver."""
-    gpu_driver_version: GpuDriverVersion | None = None
+    gpu_driver_version: cards.GpuDriverVersion | None = None
     """Version of a GPU driver that the host owns, for example `580.126.20`; it is verified."""
     rail_names: bool = False
     """Write the names of `nics[].netdev` and `nics[].rdma`, by PCI address: a systemd `.link` file
     and a udev rule for each card, applied at the next boot. Without it the file needs the hosts'
     names."""
-    toolkit: ContainerToolkit | None = None
+    toolkit: cards.ContainerToolkit | None = None
     """NVIDIA's container toolkit. Default: the operator's own with the GPU operator's driver; with
     Docker, installed from the hosts' repositories; else `present`."""
-    qos: HostQos = HostQos()
+    qos: cards.HostQos = cards.HostQos()
     """RoCE settings that a host chooses itself."""
-    firmware: Firmware = Firmware()
+    firmware: cards.Firmware = cards.Firmware()
     """Settings for the cards' firmware."""
     docker: bool = False
     """Docker and the NVIDIA container toolkit, for containers without Kubernetes."""
@@ -359,28 +333,28 @@ class HostDefaults(Frozen):
     """Kernel settings, huge pages, ACS, IOMMU and routes of the rails."""
 
     @property
-    def gpu_path(self) -> GpuDirect:
+    def gpu_path(self) -> cards.GpuDirect:
         """How cards reach GPU memory, from either form in the file."""
         return self.gpu_direct or ("peermem" if self.peermem else "none")
 
 
-class HostGroup(Frozen):
+class HostGroup(units.Frozen):
     """Hosts that differ from `host_defaults`; omitted keys keep those values."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     architecture: Architecture | None = None
     """Processor of this group's hosts."""
-    driver: DriverPackage | None = None
+    driver: cards.DriverPackage | None = None
     """The RDMA driver of this group."""
-    firmware: Firmware | None = None
+    firmware: cards.Firmware | None = None
     """Settings for the firmware of this group's cards."""
     peermem: bool | None = None
     """The short form of `gpu_direct` for this group."""
-    gpu_direct: GpuDirect | None = None
+    gpu_direct: cards.GpuDirect | None = None
     """How cards reach GPU memory on this group."""
-    gpu_driver_version: GpuDriverVersion | None = None
+    gpu_driver_version: cards.GpuDriverVersion | None = None
     """Version of the GPU driver that this group's hosts own."""
-    qos: HostQos | None = None
+    qos: cards.HostQos | None = None
     """RoCE settings of this group; replaces the whole block."""
     kernel: KernelSettings | None = None
     """Kernel settings of this group; replaces the whole block."""

@@ -10,22 +10,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
+from components.model import units
 from components.model.environments import InfiniBandFabric
 from components.model.fabric import RailResource
 from components.model.texts import ModelName, form_schema, refuse
-from components.model.units import (
-    PORT_TARGET,
-    DnsLabel,
-    Frozen,
-    Ipv4Net,
-    LoginName,
-    SecretRef,
-    Sha256,
-    SshAddress,
-    TcpPort,
-    from_short_form,
-    is_port_guid,
-)
 
 Membership = Literal["full", "limited"]
 """`limited` members reach full members only, and not each other (InfiniBand specification)."""
@@ -88,15 +76,15 @@ partition."""
 
 
 def _member_from_text(value: object) -> object:
-    if isinstance(value, str) and is_port_guid(value):
+    if isinstance(value, str) and units.is_port_guid(value):
         raise ValueError(f"{value!r} is a port GUID, and members are hosts of the file")
-    return from_short_form(value, "host", "gpu01, or {host: gpu01, membership: limited}")
+    return units.from_short_form(value, "host", "gpu01, or {host: gpu01, membership: limited}")
 
 
-class IbMember(Frozen):
+class IbMember(units.Frozen):
     """One member of a partition: a host's name, or an object with an exception."""
 
-    host: DnsLabel
+    host: units.DnsLabel
     """A host of the file: the ports of its `hca_guids` become members."""
     membership: Membership | None = None
     """Its kind of membership; default the partition's."""
@@ -110,7 +98,7 @@ class IbMember(Frozen):
         return tuple(guids[number] for number in chosen if number < len(guids))
 
 
-class IbPartition(Frozen):
+class IbPartition(units.Frozen):
     """One partition: which ports may talk to each other under one partition key."""
 
     name: PartitionName
@@ -145,16 +133,16 @@ class IbPartition(Frozen):
         return next((member for member in named if member.host == host), None)
 
 
-class IbRail(Frozen):
+class IbRail(units.Frozen):
     """One rail of the fabric: the same HCA of every worker, which pods ask for by its own name."""
 
-    name: DnsLabel
+    name: units.DnsLabel
     """Its name; a port of `hca_sriov` says `rail: <name>`."""
     resource: RailResource
     """Extended resource name without prefix, for example `ib_0`."""
-    network: DnsLabel
+    network: units.DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `ib0`."""
-    subnet: Ipv4Net | None = None
+    subnet: units.Ipv4Net | None = None
     """Addresses of the pods' IPoIB interfaces; by default they get none: RDMA works without."""
     interface: Annotated[str, StringConstraints(pattern=IPOIB_DEVICE)] | (None) = None
     """With `interface: ipoib`: the IPoIB device of this HCA, with one name on all workers, for
@@ -164,40 +152,40 @@ class IbRail(Frozen):
     alone."""
 
 
-class FabricSwitch(Frozen):
+class FabricSwitch(units.Frozen):
     """A switch of the fabric without a login: externally managed, with NVOS, or run by others.
 
     With its cables, reports can name the far end of a port that is down.
     """
 
-    name: DnsLabel
+    name: units.DnsLabel
     """Name of the switch."""
     model: ModelName
     """Hardware model, for example `QM9790` or `Q3400-RA`; docs/reference/switch-models.md lists the
     known ones."""
     ports: dict[
         Annotated[str, StringConstraints(pattern=IB_PORT)],
-        Annotated[str, Field(pattern=PORT_TARGET)],
+        Annotated[str, Field(pattern=units.PORT_TARGET)],
     ]
     """The other end of each port, one entry a port: `"1/1/1": gpu01/hca-0`, or on an XDR switch
     `sw1p1: gpu01/hca-0`. `sw72p1: ib-spine-01:sw1p1` is a link to another switch; that one names
     this end."""
 
 
-class Ufm(Frozen):
+class Ufm(units.Frozen):
     """NVIDIA UFM Enterprise, the subnet manager of the fabric, with its REST API."""
 
-    name: DnsLabel = "ufm"
+    name: units.DnsLabel = "ufm"
     """Its name in plans, reports and steps."""
-    address: SshAddress
+    address: units.SshAddress
     """IPv4 address or DNS name; for two in high availability, the shared one."""
-    port: TcpPort = 443
+    port: units.TcpPort = 443
     """Port of HTTPS."""
-    user: LoginName = "admin"
+    user: units.LoginName = "admin"
     """A local user of the group System_Admin, Fabric_Admin or Fabric_Operator."""
-    password: SecretRef
+    password: units.SecretRef
     """Secret with its password."""
-    certificate_sha256: Sha256
+    certificate_sha256: units.Sha256
     """SHA-256 of its certificate in DER form: Railyard sends the password to no other. `openssl
     s_client -connect ufm:443 </dev/null | openssl x509 -outform der | sha256sum` prints it."""
 

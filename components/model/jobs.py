@@ -8,27 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from components.model import texts, units
 from components.model.reach import SshAddress
-from components.model.texts import (
-    AbsolutePath,
-    AnyLine,
-    ExportPath,
-    LineText,
-    RegistryUser,
-    form_schema,
-    refuse,
-)
-from components.model.units import (
-    DnsLabel,
-    EnvironmentName,
-    Frozen,
-    NodeName,
-    PinnedImage,
-    ReleaseText,
-    SecretRef,
-    Sha256,
-    TcpPort,
-)
 
 GdrLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS", "0", "1", "2", "3", "4", "5"]
 """NCCL_NET_GDR_LEVEL by name; the old form is 0 to 5 (NCCL user guide, environment)."""
@@ -38,24 +19,24 @@ ARENA_RESOURCE: Final = "hca"
 """The resource that Arena's `--rdma` requests, after the prefix (its charts)."""
 
 
-class TopologyFile(Frozen):
+class TopologyFile(units.Frozen):
     """NCCL's topology file: virtual machines hide the PCIe tree from NCCL."""
 
-    host_path: AbsolutePath
+    host_path: texts.AbsolutePath
     """The file on the node."""
-    mount_path: AbsolutePath
+    mount_path: texts.AbsolutePath
     """The same file in the pod: the value of NCCL_TOPO_FILE."""
 
 
-class DeepSpeed(Frozen):
+class DeepSpeed(units.Frozen):
     """A DeepSpeed launcher and its workers, as `arena submit etjob` makes them."""
 
-    image: PinnedImage
+    image: units.PinnedImage
     """Image with DeepSpeed, its examples and an SSH server."""
     workers: Annotated[int, Field(ge=1)]
     gpus: Annotated[int, Field(ge=0)]
     """GPUs of one worker."""
-    claim: DnsLabel = "training-data"
+    claim: units.DnsLabel = "training-data"
     """Name of the persistent volume claim."""
     capacity_gib: Annotated[int, Field(ge=1)] = 10
     """Size of the volume in GiB."""
@@ -65,11 +46,11 @@ class DeepSpeed(Frozen):
     """One claim for workers on several nodes needs `ReadWriteMany`."""
     nfs_server: SshAddress | None = None
     """Address of the NFS server that exports `path`; None: a `hostPath` of one node."""
-    path: ExportPath = "/data"
+    path: texts.ExportPath = "/data"
     """Folder on the server or node."""
-    mount_path: AbsolutePath = "/data"
+    mount_path: texts.AbsolutePath = "/data"
     """Folder of the volume in the pods."""
-    log_dir: AbsolutePath = "/data/deepspeed_data"
+    log_dir: texts.AbsolutePath = "/data/deepspeed_data"
     """Folder for checkpoints and TensorBoard logs."""
     tensorboard: bool = True
     """Run TensorBoard on `log_dir`."""
@@ -77,50 +58,50 @@ class DeepSpeed(Frozen):
     """Run the workers in the host's network."""
 
 
-class Programs(Frozen):
+class Programs(units.Frozen):
     """Programs in the image, if they are not on the PATH that sshd gives to a command.
 
     With any of them, mpirun passes PATH and LD_LIBRARY_PATH of the launcher to every rank.
     """
 
-    nccl_tests: AbsolutePath | None = None
+    nccl_tests: texts.AbsolutePath | None = None
     """Folder of `all_reduce_perf` and its siblings: `/opt/nccl-tests/build` in vendors' images."""
-    mpirun: AbsolutePath | None = None
+    mpirun: texts.AbsolutePath | None = None
     """mpirun itself, such as `/opt/hpcx/ompi/bin/mpirun`; every worker then takes its daemon from
     the same folder."""
-    perftest: AbsolutePath | None = None
+    perftest: texts.AbsolutePath | None = None
     """Folder of `ib_write_bw` and its siblings."""
-    perftest_cuda: AbsolutePath | None = "/opt/perftest-cuda/bin"
+    perftest_cuda: texts.AbsolutePath | None = "/opt/perftest-cuda/bin"
     """Folder of the same programs with CUDA, which suite `full` runs on GPU memory. Default: their
     folder in the image of `railyard image build`. `null`: no separate test of GPU memory."""
 
 
-class OwnPods(Frozen):
+class OwnPods(units.Frozen):
     """Settings for pods that users write themselves.
 
     A ConfigMap `railyard-rdma` holds the environment of jobs for `envFrom`. If a pod sees RDMA
     devices of others, the script of `railyard-rdma-scripts` finds its own.
     """
 
-    namespaces: tuple[DnsLabel, ...] = ()
+    namespaces: tuple[units.DnsLabel, ...] = ()
     """Existing namespaces of the users; default `pod_network.namespace`."""
     admission: bool = False
     """Let the API server put the environment and the topology file into their containers with a
     resource of the rails. It needs Kubernetes 1.36."""
 
 
-class Jobs(Frozen):
+class Jobs(units.Frozen):
     """Settings of jobs on the cluster."""
 
-    image: PinnedImage
+    image: units.PinnedImage
     """Image of the acceptance and sample jobs, with a tag or digest. `railyard image build` makes
     it; docs/reference/probe-image.md says what another one must have."""
     programs: Programs = Programs()
     """Folders of the programs in a foreign image."""
-    env: dict[EnvironmentName, AnyLine] = Field(default_factory=dict)
+    env: dict[units.EnvironmentName, texts.AnyLine] = Field(default_factory=dict)
     """Environment of all jobs, for example `NCCL_IB_SL: "1"`. The plan's own variables are
     refused."""
-    ssh_port: TcpPort | None = None
+    ssh_port: units.TcpPort | None = None
     """Port of the workers' sshd; default 22, in the host's network 2222."""
     mpi_operator: bool = True
     """Install the MPI operator, which acceptance needs."""
@@ -142,45 +123,45 @@ DOCKER_HUB: Final = "docker.io"
 """The registry of an image name without one."""
 
 
-class RegistryLogin(Frozen):
+class RegistryLogin(units.Frozen):
     """Login to a registry."""
 
-    user: RegistryUser
-    password: SecretRef
+    user: texts.RegistryUser
+    password: units.SecretRef
     """Secret with the password or token."""
 
 
-class ImageBuild(Frozen):
+class ImageBuild(units.Frozen):
     """How the first host builds the multi-node image."""
 
-    base: PinnedImage
+    base: units.PinnedImage
     """`FROM`: the guide's is `nvcr.io/nvaie/tensorflow:21.07-tf1-py3`."""
     login: RegistryLogin | None = None
     """Login to the registry of `base`, if it differs: NVIDIA's `nvcr.io/nvaie` wants the user
     `$oauthtoken` and an NGC key."""
-    mofed_version: ReleaseText | None = None
+    mofed_version: units.ReleaseText | None = None
     """NVIDIA's user-space RDMA libraries in the image, the hosts' driver version.
 
     With `mofed_sha256`; without both the image takes rdma-core from its base system.
     """
-    mofed_sha256: Sha256 | None = None
+    mofed_sha256: units.Sha256 | None = None
     """Checksum of NVIDIA's archive of that version."""
-    os_version: ReleaseText = "ubuntu20.04"
+    os_version: units.ReleaseText = "ubuntu20.04"
     """NVIDIA's name of the image's system."""
 
 
-class Containers(Frozen):
+class Containers(units.Frozen):
     """One container per host, as in NVIDIA AI Enterprise's multi-node guide."""
 
-    image: PinnedImage
+    image: units.PinnedImage
     """Image that all hosts run, with its registry: it is pushed there after the build."""
     build: ImageBuild | None = None
     """Build and push the image; None: it is only pulled."""
     login: RegistryLogin | None = None
     """Login to the image's registry."""
-    name: DnsLabel = "mpicont"
+    name: units.DnsLabel = "mpicont"
     """Name of the container."""
-    ssh_port: TcpPort | None = None
+    ssh_port: units.TcpPort | None = None
     """SSH port by which `mpirun` starts its daemons; default each host's `ssh.port`."""
     shm_size_gib: Annotated[int, Field(ge=1)] = 1
     """Shared memory in GiB, for NCCL."""
@@ -213,7 +194,7 @@ def _judged_size(text: str) -> str:
     match = _SIZE.fullmatch(text)
     if match is None or int(match[1]) * _UNITS[match[2]] < _JUDGED_BYTES:
         reason = "is no size" if match is None else "is too small to judge bandwidth by"
-        raise refuse(
+        raise texts.refuse(
             f'"{text}" {reason}', "write it as nccl-tests takes it, 1G or more: for example 2G."
         )
     return text
@@ -233,7 +214,7 @@ def _at_least(number: int) -> str:
 MessageSize = Annotated[
     str,
     AfterValidator(_judged_size),
-    form_schema(
+    texts.form_schema(
         "^("
         + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())
         + ")$"
@@ -243,7 +224,7 @@ MessageSize = Annotated[
 CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
 
 
-class PerftestCase(Frozen):
+class PerftestCase(units.Frozen):
     """One perftest between a pair of workers, in addition to the one that every rail gets."""
 
     name: CaseName
@@ -261,18 +242,18 @@ class PerftestCase(Frozen):
     """`--cpu_util`: print the CPU's share; only with `duration_s`."""
 
 
-class NcclFloor(Frozen):
+class NcclFloor(units.Frozen):
     """Least bus bandwidth for messages of 1 GiB and more, with the source of the number."""
 
     min_gbyte_s: Annotated[float, Field(gt=0)]
     """Below it the verdict is failed. GB/s."""
     warn_gbyte_s: Annotated[float, Field(gt=0)] | None = None
     """Below it the report warns. GB/s."""
-    source: LineText
+    source: texts.LineText
     """Why this number: the report shows it next to the verdict."""
 
 
-class ResNet50(Frozen):
+class ResNet50(units.Frozen):
     """tf_cnn_benchmarks' ResNet-50 over Horovod, as in the NVIDIA AI Enterprise guide."""
 
     batch_size: Annotated[int, Field(gt=0)] = 512
@@ -280,7 +261,7 @@ class ResNet50(Frozen):
     """Least median of the ranks' `total images/sec` lines."""
 
 
-class DeepSpeedScan(Frozen):
+class DeepSpeedScan(units.Frozen):
     """DeepSpeed's `all_reduce.py --scan`."""
 
     maxsize_exponent: Annotated[int, Field(ge=20, le=34)] = 28
@@ -290,7 +271,7 @@ class DeepSpeedScan(Frozen):
     """Least bus bandwidth of the largest message, in Gbit/s."""
 
 
-class LossLimits(Frozen):
+class LossLimits(units.Frozen):
     """Limits for the counters of the ports on a probe's path, above which the probe fails.
 
     A port may count up to a limit for each TB (10^12 bytes) that the probe moved there, and always
@@ -320,7 +301,7 @@ class LossLimits(Frozen):
     at the sender, late acknowledgement: a sound link has none (mlx5/counters.rst: "Error")."""
 
 
-class Acceptance(Frozen):
+class Acceptance(units.Frozen):
     """The proof that the finished path must give."""
 
     accept: Literal["changed", "always", "never", "canary"] = "changed"
@@ -362,7 +343,7 @@ class Acceptance(Frozen):
     """An absolute floor in place of `nccl_min_fraction`."""
     nccl_max_size: MessageSize = "2G"
     """Largest message of the collectives, in nccl-tests' notation; 1 GiB or more."""
-    nccl_min_version: ReleaseText | None = None
+    nccl_min_version: units.ReleaseText | None = None
     """Least NCCL version that the log must show, for example `2.19`."""
     nccl_algo: Literal["RING", "TREE"] | None = None
     """NCCL_ALGO; two nodes need RING, since a tree's number exceeds the line rate."""
@@ -401,14 +382,14 @@ def _cron(text: str) -> str:
         return text
     if text.startswith(("TZ=", "CRON_TZ=")):
         what = f"the schedule {text!r} names a time zone, which Kubernetes refuses there"
-        raise refuse(what, "write the zone as watch.time_zone.")
+        raise texts.refuse(what, "write the zone as watch.time_zone.")
     fields = text.lower().split()
     if len(fields) != len(CRON_FIELDS):
-        raise refuse(f"the schedule {text!r} does not have five fields", _CRON_FIX)
+        raise texts.refuse(f"the schedule {text!r} does not have five fields", _CRON_FIX)
     _, _, days, months, _ = map(partial(_cron_field, text), CRON_FIELDS, fields)
     if fields[4] in {"*", "?"} and min(days) > max(_DAYS[month - 1] for month in months):
         what = f"the schedule {text!r} never comes: no such month has a day {min(days)}"
-        raise refuse(what, _CRON_FIX)
+        raise texts.refuse(what, _CRON_FIX)
     return text
 
 
@@ -426,7 +407,7 @@ def _cron_field(text: str, field: tuple[str, int, int, str], written: str) -> se
             ends[1] = most if step else ends[0]
         if not least <= ends[0] <= ends[1] <= most or step == "0":
             what = f"the {name} {part!r} of the schedule {text!r} is not from {least} to {most}"
-            raise refuse(what, _CRON_FIX)
+            raise texts.refuse(what, _CRON_FIX)
         found |= {*range(ends[0], ends[1] + 1, int(step or 1))}
     return found
 
@@ -438,7 +419,7 @@ def _time_zone(name: str) -> str:
     known = available_timezones()
     if name == "Local" or (known and name not in known):
         fix = "write a name such as Europe/Berlin or Etc/UTC."
-        raise refuse(f"{name!r} is no time zone of the IANA database", fix, sorted(known))
+        raise texts.refuse(f"{name!r} is no time zone of the IANA database", fix, sorted(known))
     return name
 
 
@@ -449,17 +430,17 @@ GATEWAY: Final = (
 )
 
 
-class Watch(Frozen):
+class Watch(units.Frozen):
     """A CronJob that looks at the cluster by itself: an audit, then the quick suite on idle nodes.
 
     It changes no device, and takes no node from another pod. See docs/howto/watch.md.
     """
 
-    schedule: Annotated[str, AfterValidator(_cron), form_schema(CRON_SCHEDULE)]
+    schedule: Annotated[str, AfterValidator(_cron), texts.form_schema(CRON_SCHEDULE)]
     """When, as five fields of cron (`0 3 * * *`) or a word such as `@daily`."""
-    image: PinnedImage
+    image: units.PinnedImage
     """Image with the program `railyard` of this release, with a tag or digest."""
-    time_zone: Annotated[str, AfterValidator(_time_zone), form_schema(TIME_ZONE)] = "Etc/UTC"
+    time_zone: Annotated[str, AfterValidator(_time_zone), texts.form_schema(TIME_ZONE)] = "Etc/UTC"
     """The time zone of the schedule, by its IANA name. Kubernetes' own default is
     kube-controller-manager's."""
     accept: bool = True
@@ -471,19 +452,19 @@ class Watch(Frozen):
     suite (a choice)."""
     keep: Annotated[int, Field(ge=1, le=100)] = 3
     """Finished runs of each outcome that Kubernetes keeps."""
-    namespace: DnsLabel = "railyard-watch"
+    namespace: units.DnsLabel = "railyard-watch"
     """Namespace of the job, which the site makes. Its pods can read the secrets of the devices, so
     it is none of users."""
-    secret: DnsLabel | None = None
+    secret: units.DnsLabel | None = None
     """Name of a Secret in that namespace. Its keys are environment variables:
     `RAILYARD_SECRET_<NAME>` for each secret of the devices."""
-    claim: DnsLabel | None = None
+    claim: units.DnsLabel | None = None
     """Name of a PersistentVolumeClaim in that namespace for evidence, logs and the dates of earlier
     proofs; default none: each run begins without them."""
     push: Annotated[str, StringConstraints(pattern=GATEWAY)] | None = None
     """Address of a Prometheus Pushgateway for the metrics; default none."""
-    folder: AbsolutePath | None = None
+    folder: texts.AbsolutePath | None = None
     """Folder of the node exporter's textfile collector on `node`, in which the user 65532 can
     write; default none."""
-    node: NodeName | None = None
+    node: units.NodeName | None = None
     """The node on which it runs, as `folder` needs; default any, control-plane nodes first."""

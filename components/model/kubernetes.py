@@ -17,22 +17,8 @@ from pydantic import (
 )
 
 from components.catalogue.cluster_parts import Distribution
+from components.model import units
 from components.model.texts import LabelValue, LocalPath, QualifiedName, form_schema, refuse
-from components.model.units import (
-    IPV4_NET,
-    K3S_RELEASE,
-    DnsLabel,
-    FolderPath,
-    Frozen,
-    Ipv4,
-    Ipv4Net,
-    PinnedPackage,
-    PinnedSource,
-    RegistryName,
-    SecretRef,
-    Sha256,
-    TcpPort,
-)
 
 Owner = Literal["ours", "theirs", "none"]
 """`ours`: Railyard installs it, and refuses if another one exists. `theirs`: it exists; Railyard
@@ -40,7 +26,7 @@ installs nothing, and reports if it does not meet the site's needs. `none`: the 
 it."""
 
 
-class ClusterParts(Frozen):
+class ClusterParts(units.Frozen):
     """The owner of each part of an existing cluster.
 
     By default Railyard brings those that the site needs. If others run the network operator, they
@@ -127,13 +113,13 @@ def _server_port(port: int) -> int:
 
 
 ServiceNet = Annotated[
-    Ipv4Net,
+    units.Ipv4Net,
     AfterValidator(_service_net),
-    form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){IPV4_NET}$", "ipv4network"),
+    form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){units.IPV4_NET}$", "ipv4network"),
 ]
 """The addresses of services: a /12 to a /28."""
 ServerPort = Annotated[
-    TcpPort,
+    units.TcpPort,
     AfterValidator(_server_port),
     WithJsonSchema(
         {
@@ -148,37 +134,37 @@ ServerPort = Annotated[
 """A port that neither K3s itself nor node ports need."""
 
 
-class K3sSource(Frozen):
+class K3sSource(units.Frozen):
     """Sources of K3s' files: paths on the hosts or https URLs; by default K3s' own release.
 
     A missing checksum comes from the site's lock, which `railyard pin` writes.
     """
 
-    binary: PinnedSource | None = None
+    binary: units.PinnedSource | None = None
     """The program `k3s`."""
-    binary_sha256: Sha256 | None = None
+    binary_sha256: units.Sha256 | None = None
     """Checksum of `binary`."""
-    binary_arm64: PinnedSource | None = None
+    binary_arm64: units.PinnedSource | None = None
     """`binary` for hosts with `architecture: arm64`."""
-    binary_arm64_sha256: Sha256 | None = None
+    binary_arm64_sha256: units.Sha256 | None = None
     """Checksum of `binary_arm64`."""
-    install_script: PinnedSource | None = None
+    install_script: units.PinnedSource | None = None
     """K3s' install script."""
-    install_script_sha256: Sha256 | None = None
+    install_script_sha256: units.Sha256 | None = None
     """Checksum of `install_script`."""
-    images: PinnedSource | None = None
+    images: units.PinnedSource | None = None
     """The archive with the images that K3s itself runs, for nodes that reach no registry; with
     `sources.bundle` default K3s' own."""
-    images_sha256: Sha256 | None = None
+    images_sha256: units.Sha256 | None = None
     """Checksum of `images`."""
-    images_arm64: PinnedSource | None = None
+    images_arm64: units.PinnedSource | None = None
     """`images` for hosts with `architecture: arm64`."""
-    images_arm64_sha256: Sha256 | None = None
+    images_arm64_sha256: units.Sha256 | None = None
     """Checksum of `images_arm64`."""
-    selinux_policy: PinnedPackage | None = None
+    selinux_policy: units.PinnedPackage | None = None
     """K3s' SELinux policy as an RPM package for the hosts' release: nodes with SELinux get it
     before K3s, by `dnf`, with container-selinux from their distribution. Default: not installed."""
-    selinux_policy_sha256: Sha256 | None = None
+    selinux_policy_sha256: units.Sha256 | None = None
     """Checksum of `selinux_policy`."""
 
 
@@ -188,7 +174,7 @@ CpuList = Annotated[str, StringConstraints(pattern=CPU_LIST)]
 TopologyPolicy = Literal["best-effort", "restricted", "single-numa-node"]
 
 
-class Alignment(Frozen):
+class Alignment(units.Frozen):
     """Kubelet's topology manager and its static CPU manager on all workers.
 
     Pods of jobs get exclusive CPUs near their GPUs and cards. A change on a running cluster drains
@@ -211,40 +197,40 @@ class Alignment(Frozen):
     both."""
 
 
-class Plane(Frozen):
+class Plane(units.Frozen):
     """Settings of every control plane."""
 
     version: Annotated[str, StringConstraints(pattern=KUBERNETES_VERSION)]
     """For example `v1.36.3+k3s1`."""
-    api_port: TcpPort = 6443
+    api_port: units.TcpPort = 6443
     """Port of the Kubernetes API."""
-    pod_cidr: Ipv4Net = Field(default="10.42.0.0/16", validate_default=True)
+    pod_cidr: units.Ipv4Net = Field(default="10.42.0.0/16", validate_default=True)
     """Addresses of pods; K3s' default."""
     service_cidr: ServiceNet = Field(default="10.43.0.0/16", validate_default=True)
     """Addresses of services; K3s' default."""
-    registry_mirror: RegistryName | None = None
+    registry_mirror: units.RegistryName | None = None
     """Registry of the site's own images, by plain HTTP: `192.168.100.10:5000`. `sources.registry`
     has TLS, a login and all images."""
     alignment: Alignment | None = None
     """GPUs, cards and CPUs of a pod from one NUMA node; default off."""
 
 
-class Snapshots(Frozen):
+class Snapshots(units.Frozen):
     """Snapshots of etcd on every server, by K3s' own schedule."""
 
     schedule: Annotated[str, StringConstraints(pattern=CRON)] = "0 */12 * * *"
     """When, as five fields of cron in the server's time zone; K3s' default is twice a day."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
     """How many snapshots each server keeps; K3s' default."""
-    folder: FolderPath | None = None
+    folder: units.FolderPath | None = None
     """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which is
     lost with the server's data."""
 
 
-class VirtualAddress(Frozen):
+class VirtualAddress(units.Frozen):
     """The API's address on one of two balancers; the other takes it over if the first fails."""
 
-    address: Ipv4
+    address: units.Ipv4
     """A free address of the network that both balancers are in."""
     router_id: Annotated[int, Field(ge=1, le=255)] = 51
     """Number of the virtual router (VRRP), unique in that network; 51 is keepalived's own
@@ -258,16 +244,16 @@ class K3sPlane(Plane):
     """What installs the control plane."""
     api_port: ServerPort = 6443
     """Port of the Kubernetes API."""
-    version: Annotated[str, StringConstraints(pattern=K3S_RELEASE)]
+    version: Annotated[str, StringConstraints(pattern=units.K3S_RELEASE)]
     """An exact release of K3s, for example `v1.36.3+k3s1`."""
     source: K3sSource = K3sSource()
     """Binary and install script; default K3s' own release of `version`."""
-    token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
+    token: units.SecretRef = units.SecretRef(secret="k3s_token")  # noqa: S106 - a name
     """Join token of the cluster."""
-    agent_token: SecretRef | None = None
+    agent_token: units.SecretRef | None = None
     """Join token of workers alone; choose it before the first install: later it is refused.
     Default: workers join with `token`."""
-    api_from: tuple[Ipv4Net, ...] = ()
+    api_from: tuple[units.Ipv4Net, ...] = ()
     """Networks that can reach the API: those of all nodes and of the machine that runs Railyard. On
     servers and balancer nftables drops other packets to that port. Default: left to the site's
     network."""
@@ -326,19 +312,19 @@ ExtraVars = Annotated[dict[Variable, JsonValue], AfterValidator(_no_templates)]
 """Plain values, lists and mappings, as in JSON: Ansible must not have to guess."""
 
 
-class KubespraySource(Frozen):
+class KubespraySource(units.Frozen):
     """Source of kubespray: a folder, an archive or a git repository, and its release."""
 
     release: Annotated[str, StringConstraints(pattern=KUBESPRAY_TAG)]
     """The release, for example `v2.31.0`: the tag in `git`, and the version in the tree itself."""
     path: LocalPath | None = None
     """Folder with the tree, relative to the project; with `tree_sha256`."""
-    tree_sha256: Sha256 | None = None
+    tree_sha256: units.Sha256 | None = None
     """Checksum over all files of `path`; the error for a wrong one prints the right one."""
-    archive: PinnedSource | None = None
+    archive: units.PinnedSource | None = None
     """Absolute path on this machine, or an https URL, of a `.tar.gz` with the tree; with
     `archive_sha256`."""
-    archive_sha256: Sha256 | None = None
+    archive_sha256: units.Sha256 | None = None
     """Checksum of `archive`."""
     git: Annotated[str, StringConstraints(pattern=GIT_ADDRESS)] | None = None
     """An https address of the repository; with `commit`."""
@@ -347,23 +333,17 @@ class KubespraySource(Frozen):
 
     @model_validator(mode="after")
     def _one_pinned_place(self) -> Self:
-        pairs = (
-            ("path", self.path, "tree_sha256", self.tree_sha256),
-            ("archive", self.archive, "archive_sha256", self.archive_sha256),
-            ("git", self.git, "commit", self.commit),
-        )
-        named = [pair for pair in pairs if pair[1] is not None or pair[3] is not None]
+        pairs = (("path", "tree_sha256"), ("archive", "archive_sha256"), ("git", "commit"))
+        given = {pair: [key for key in pair if getattr(self, key) is not None] for pair in pairs}
+        named = [pair for pair, keys in given.items() if keys]
         if len(named) != 1:
             raise refuse(
                 f"kubespray comes from {len(named)} places" if named else "no kubespray is named",
                 "give one of path, archive and git, with its checksum or commit.",
             )
-        place, value, pin, pinned = named[0]
-        if value is None or pinned is None:
-            raise refuse(
-                f"{place if pinned is None else pin} of kubespray is there without the other",
-                f"give {place} and {pin} together.",
-            )
+        if len(given[named[0]]) == 1:
+            what = f"{given[named[0]][0]} of kubespray is there without the other"
+            raise refuse(what, f"give {' and '.join(named[0])} together.")
         return self
 
     @property
@@ -398,7 +378,7 @@ class KubesprayPlane(Plane):
     mtu_bytes: ClusterMtu | None = None
     """MTU of pods on the cluster's own network with Calico; default: Calico detects it. The nodes'
     own must be larger by 50 bytes, for VXLAN."""
-    pod_cidr: Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
+    pod_cidr: units.Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
     """Addresses of pods; kubespray's default."""
     service_cidr: ServiceNet = Field(default="10.233.0.0/18", validate_default=True)
     """Addresses of services; kubespray's default."""
@@ -410,16 +390,16 @@ class KubesprayPlane(Plane):
     """Whether `destroy` runs kubespray's `reset.yml`, which deletes all data, or ends there."""
 
 
-class CniFolders(Frozen):
+class CniFolders(units.Frozen):
     """Folders in which kubelet of an existing cluster looks for CNI."""
 
-    net_d: FolderPath
+    net_d: units.FolderPath
     """Folder of CNI configurations on every node, for example `/etc/cni/net.d`."""
-    bin: FolderPath
+    bin: units.FolderPath
     """Folder of CNI programs on every node, for example `/opt/cni/bin`."""
 
 
-class Toleration(Frozen):
+class Toleration(units.Frozen):
     """One taint of the nodes that Railyard's pods tolerate, in the words of Kubernetes."""
 
     key: QualifiedName | None = None
@@ -436,9 +416,9 @@ class ExistingPlane(Plane):
 
     plane: Literal["existing"]
     """What installs the control plane."""
-    kubeconfig: SecretRef = SecretRef(secret="kubeconfig")  # noqa: S106 - the name of a secret
+    kubeconfig: units.SecretRef = units.SecretRef(secret="kubeconfig")  # noqa: S106 - a name
     """Secret with the text of the kubeconfig."""
-    context: DnsLabel | None = None
+    context: units.DnsLabel | None = None
     """Context of the kubeconfig; default its current one."""
     distribution: Distribution | None = None
     """The kind of cluster, for its CNI folders. Default by the suffix of `version`, `+k3s1` or
@@ -447,7 +427,7 @@ class ExistingPlane(Plane):
     """The CNI folders, if they differ from those of the distribution."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the workers that the pods of jobs, probes and operators tolerate."""
-    runtime_class: DnsLabel | None = None
+    runtime_class: units.DnsLabel | None = None
     """RuntimeClass of pods with GPUs, for example `nvidia`, if the nodes' default runtime hides
     GPUs from containers; default none."""
     components: ClusterParts = ClusterParts()

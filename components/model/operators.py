@@ -10,15 +10,8 @@ from pydantic import Field, JsonValue, StringConstraints, model_validator
 from components.catalogue import upstream
 from components.catalogue.version_pairs import VERSION_SETS, Component
 from components.core.problem import SpecPath
+from components.model import units
 from components.model.texts import ChartName
-from components.model.units import (
-    DRIVER_TAG,
-    EXACT_RELEASE,
-    DnsLabel,
-    Frozen,
-    HttpsAddress,
-    PortGuid,
-)
 
 if TYPE_CHECKING:
     from components.model.cluster import ClusterSpec
@@ -84,18 +77,18 @@ def with_version_set(site: object) -> object:
 
 ChartValues: TypeAlias = dict[str, JsonValue]
 """Values of a chart; only the chart knows their keys."""
-ChartRelease = Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
+ChartRelease = Annotated[str, StringConstraints(pattern=units.EXACT_RELEASE)]
 """One exact release."""
-DriverTag = Annotated[str, StringConstraints(pattern=DRIVER_TAG)]
+DriverTag = Annotated[str, StringConstraints(pattern=units.DRIVER_TAG)]
 """A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 
 
-class ChartSource(Frozen):
+class ChartSource(units.Frozen):
     """One Helm chart, pinned."""
 
     chart: ChartName
     """`oci://…`, a path of the project, or a name in `repo`."""
-    repo: HttpsAddress | None = None
+    repo: units.HttpsAddress | None = None
     """Address of a chart repository, over https; upstream's if `chart` is left out too."""
     version: ChartRelease
     """One exact release."""
@@ -114,7 +107,7 @@ class GpuOperatorChart(ChartSource):
 
     chart: ChartName = "gpu-operator"
     """`oci://…`, a path of the project, or a name in `repo`."""
-    repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
+    repo: units.HttpsAddress | None = upstream.NVIDIA_CHARTS
     """Address of the chart repository, if any."""
     version: ChartRelease = upstream.GPU_OPERATOR_RELEASE
     """One exact release."""
@@ -125,7 +118,7 @@ class NetworkOperatorChart(ChartSource):
 
     chart: ChartName = "network-operator"
     """`oci://…`, a path of the project, or a name in `repo`."""
-    repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
+    repo: units.HttpsAddress | None = upstream.NVIDIA_CHARTS
     """Address of the chart repository, if any."""
     version: ChartRelease = upstream.NETWORK_OPERATOR_RELEASE
     """One exact release."""
@@ -136,13 +129,13 @@ class GpuDevicePluginChart(ChartSource):
 
     chart: ChartName = "nvidia-device-plugin"
     """`oci://…`, a path of the project, or a name in `repo`."""
-    repo: HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
+    repo: units.HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
     """Address of the chart repository, if any."""
     version: ChartRelease = upstream.GPU_DEVICE_PLUGIN_RELEASE
     """One exact release."""
 
 
-class ByChart(Frozen):
+class ByChart(units.Frozen):
     """Software that a Helm chart installs."""
 
     values: ChartValues = Field(default_factory=dict)
@@ -160,15 +153,15 @@ class GpuOperator(ByChart):
     """Load GDRCopy's module together with the operator's driver."""
 
 
-class IbKubernetes(Frozen):
+class IbKubernetes(units.Frozen):
     """ib-kubernetes: gives each pod's VF a GUID, and adds it to a partition of UFM."""
 
-    ufm_secret: DnsLabel
+    ufm_secret: units.DnsLabel
     """A Secret in the namespace nvidia-network-operator with UFM_USERNAME, UFM_PASSWORD and
     UFM_ADDRESS; Railyard does not create it."""
-    first_guid: PortGuid = "0200000000000000"
+    first_guid: units.PortGuid = "0200000000000000"
     """The first GUID that a pod may get."""
-    last_guid: PortGuid = "02ffffffffffffff"
+    last_guid: units.PortGuid = "02ffffffffffffff"
     """The last GUID of the range; UFM must not know any other GUID in it."""
     period_s: Annotated[int, Field(ge=1, le=3600)] = 5
     """Seconds between two searches for pods."""
@@ -200,7 +193,7 @@ class GpuDevicePlugin(ByChart):
     """The plugin's chart."""
 
 
-class Operators(Frozen):
+class Operators(units.Frozen):
     """The operators of the cluster."""
 
     gpu: GpuOperator | None = None

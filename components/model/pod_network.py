@@ -8,19 +8,10 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
+from components.model import units
 from components.model.hosts import NetdevName
 from components.model.switch_models import PciId
 from components.model.texts import form_schema, refuse
-from components.model.units import (
-    IMAGE,
-    DnsLabel,
-    Frozen,
-    ImageName,
-    Ipv4,
-    Ipv4Net,
-    MtuBytes,
-    ResourceName,
-)
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _MAX_PREFIX: Final = 253
@@ -66,9 +57,9 @@ ResourcePrefix = Annotated[
 ]
 """A DNS name that Kubernetes does not reserve."""
 SharedPlugin = Annotated[
-    ImageName,
+    units.ImageName,
     AfterValidator(_shared_plugin),
-    form_schema(rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){IMAGE.removeprefix('^')}"),
+    form_schema(rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){units.IMAGE.removeprefix('^')}"),
 ]
 """The maintained plugin at an exact version. The image `acs/rdma-device-plugin` of Aliyun's
 registries is years old and its source was never published, so it cannot be corrected."""
@@ -77,32 +68,32 @@ Ipam = Literal["whereabouts", "nv-ipam", "static", "dhcp"]
 `whereabouts` and `nv-ipam` need none."""
 
 
-class PodRoute(Frozen):
+class PodRoute(units.Frozen):
     """A network that pods reach over a rail."""
 
-    rail: DnsLabel
+    rail: units.DnsLabel
     """The rail whose interface sends there."""
-    to: Ipv4Net
+    to: units.Ipv4Net
     """The network, for example `10.10.112.0/24`."""
-    via: Ipv4 | None = None
+    via: units.Ipv4 | None = None
     """The next hop; default the rail's `gateway`."""
 
 
-class Exclusion(Frozen):
+class Exclusion(units.Frozen):
     """Addresses of a rail that other devices use."""
 
-    rail: DnsLabel
+    rail: units.DnsLabel
     """The rail whose subnet they are in."""
-    first: Ipv4
+    first: units.Ipv4
     """The first excluded address."""
-    last: Ipv4 | None = None
+    last: units.Ipv4 | None = None
     """The last excluded address; default the first alone."""
 
 
-class SharedDevice(Frozen):
+class SharedDevice(units.Frozen):
     """One resource of the RDMA shared device plugin: cards that many pods use at once."""
 
-    resource: ResourceName
+    resource: units.ResourceName
     """Extended resource name without prefix, for example `hca_shared_devices_b`."""
     hca_max: Annotated[int, Field(ge=1, le=1000)] = 500
     """Largest number of pods on one node that share the cards (`rdmaHcaMax`)."""
@@ -117,7 +108,7 @@ class SharedDevice(Frozen):
     host has an IPoIB device for it."""
 
 
-class PodNetwork(Frozen):
+class PodNetwork(units.Frozen):
     """How pods connect to the rails."""
 
     mode: Literal["sriov", "rdma_shared", "host_device"] = "sriov"
@@ -154,9 +145,9 @@ class PodNetwork(Frozen):
     `kubernetes.components`. `operator`: the network operator, by its policy."""
     resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
-    mtu_bytes: MtuBytes | None = None
+    mtu_bytes: units.MtuBytes | None = None
     """MTU of the pod's interface in bytes; default `rdma.mtu_bytes`, with IPoIB the device's."""
-    namespace: DnsLabel = "default"
+    namespace: units.DnsLabel = "default"
     """Namespace of the NetworkAttachmentDefinitions and of the jobs."""
     host_network: bool = False
     """With `rdma_shared`: jobs run in the host's network, without a separate interface."""
@@ -166,5 +157,5 @@ class PodNetwork(Frozen):
     """With `rdma_shared`: the plugin's image."""
     periodic_update_s: Annotated[int, Field(ge=0)] = 300
     """With `rdma_shared`: seconds between two searches for cards; 0 searches only once."""
-    host_device_resource: ResourceName = "hostdev"
+    host_device_resource: units.ResourceName = "hostdev"
     """With `host_device` and without rails: name of the resource, after the prefix."""

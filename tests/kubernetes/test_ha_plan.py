@@ -14,7 +14,7 @@ from components.core.plain_text import fill_known
 from components.kubernetes.planes.balancers import CA_FILE, render_haproxy
 from components.kubernetes.planes.k3s import k3s_plane, render_config
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Ssh
+from components.model.units import Ssh
 from components.model.worker_kinds import with_instances
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
