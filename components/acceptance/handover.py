@@ -151,8 +151,8 @@ def parse_named(text: str) -> Named:
 def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
     """Read the evidence that the state names, from the store if the site has one.
 
-    UsageError: it is missing, or has another digest. StoreError: the store refused, or no trusted
-    key signed it.
+    Raises: UsageError: it is missing, or has another digest. StoreError: the store refused, or no
+    trusted key signed it.
     """
     if named.store is None:
         path = run_folder(named.stack, named.run) / EVIDENCE

@@ -66,7 +66,7 @@ def run_verb(
 ) -> str:
     """Carry out one verb for the request on stdin, and return its output.
 
-    UsageError: stdin is not a request, or a secret is missing. CloudError: the API refused.
+    Raises: UsageError: stdin is not a request, or a secret is missing. CloudError: the API refused.
     DeviceError: the cloud cannot give what the request asks for.
     """
     return render_printed(VERBS[verb](text, environ, patience))

@@ -166,7 +166,8 @@ def read_config(stack: str) -> StackConfig:
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; no device is contacted.
 
-    UsageError: it does not exist, or is a real site on parts of the lab. SpecError: a wrong file.
+    Raises: UsageError: it does not exist, or is a real site on parts of the lab. SpecError: a wrong
+    file.
     """
     config, source = read_config(name), config_file(name)
     site, cluster = config.values.get("site"), config.values.get("cluster", "null")

@@ -196,8 +196,8 @@ class CrusoeApi:
     def change(self, method: str, path: str, body: Document | None = None) -> Document:
         """Ask for a change, once.
 
-        AmbiguousError: the answer was lost, or the API failed, and the caller must find out what
-        happened. Any other CloudError: the API refused, and nothing was changed.
+        Raises: AmbiguousError: the answer was lost, or the API failed, and the caller must find out
+        what happened. Any other CloudError: the API refused, and nothing was changed.
         """
         return self._send(method, path, (), body)
 

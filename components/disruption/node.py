@@ -112,8 +112,8 @@ class Node:
     def drain(self, deadline_s: float) -> None:
         """Evict all evictable pods, and wait until they are gone.
 
-        DeviceError: a pod has no owner to recreate it, or pods remain after the deadline; the text
-        has their names and why they stay.
+        Raises: DeviceError: a pod has no owner to recreate it, or pods remain after the deadline;
+        the text has their names and why they stay.
         """
         left = self._pods()
         if orphans := [_name(pod) for pod in left if not _owner(pod)]:

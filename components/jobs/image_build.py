@@ -84,7 +84,8 @@ class BuildRoom:
     def pin(self, base: str) -> str:
         """Pin the base by its digest; pull it to learn the digest if the name lacks one.
 
-        UsageError: the base floats. DeviceError: the builder could not get it, or shows no digest.
+        Raises: UsageError: the base floats. DeviceError: the builder could not get it, or shows no
+        digest.
         """
         if "@sha256:" in check_name(base, "--base"):
             return base

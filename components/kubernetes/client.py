@@ -132,7 +132,7 @@ class KubernetesCalls:
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
         """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
 
-        DeviceError: it cannot be used, or its user logs in by an unknown way.
+        Raises: DeviceError: it cannot be used, or its user logs in by an unknown way.
         """
         self._deadline_s = deadline_s
         try:

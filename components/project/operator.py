@@ -205,7 +205,7 @@ def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool)
     """Read the commit of a project's folder, and the address of its repository.
 
     `repo` is the address as the cluster reaches it; by default that of the remote `origin`.
-    UsageError: all reasons why the operator could not fetch and run exactly these files.
+    Raises: UsageError: all reasons why the operator could not fetch and run exactly these files.
     """
     commit = _git(project, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
     if not commit:

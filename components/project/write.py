@@ -211,7 +211,7 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
 
     The files are written to a temporary folder and then linked to their places. A link fails if a
     file appeared there in the meantime; then the links of this call are removed again.
-    UsageError: a file exists or cannot be written; the folder is as it was before.
+    Raises: UsageError: a file exists or cannot be written; the folder is as it was before.
     """
     _refuse_existing(folder, files)
     with ExitStack() as undo:

@@ -66,7 +66,7 @@ class HostSession:
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
         """Run one command, and stream a file of this machine to it; raise as `run` does.
 
-        DeviceError: sudo asks for a password, which it would read from the file's stream.
+        Raises: DeviceError: sudo asks for a password, which it would read from the file's stream.
         """
         if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(

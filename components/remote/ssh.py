@@ -272,8 +272,9 @@ async def login(
 ) -> asyncssh.SSHClientConnection:
     """Log in to one SSH server with a pinned key.
 
-    UnreachableError: no session within the deadline. HostKeyError: it presented another key, or
-    none is pinned; nothing was sent. DeviceError: it refused our key or password, or has none.
+    Raises: UnreachableError: no session within the deadline. HostKeyError: it presented another
+    key, or none is pinned; nothing was sent. DeviceError: it refused our key or password, or has
+    none.
     """
     # We offer it last: a server that takes it supports nothing newer.
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")

@@ -434,7 +434,7 @@ def parse_secret_key(text: str) -> Signer:
 def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
     """Verify the `.minisig` file of a text by one of some public keys; return its trusted comment.
 
-    SignatureError: it is not a signature, of no trusted key, or of another text.
+    Raises: SignatureError: it is not a signature, of no trusted key, or of another text.
     """
     lines = signature.splitlines()
     raw, whole = (_decode(lines[1]), _decode(lines[3])) if len(lines) == _LINES else (b"", b"")
