@@ -13,7 +13,7 @@ from typing import Final
 from bench.host_room import ROOT, STACK, HostRoom
 from components.core.errors import Bug, UsageError
 from components.hosts.host_plan import HostPlan, names_of
-from components.hosts.keys.ask import lost_at_reboot
+from components.hosts.keys.ask import find_row
 from components.hosts.scripts import boot_script_text, boot_unit_text
 
 ENVIRONMENT: Final = ROOT / ".lab" / "bench-venv"
@@ -146,7 +146,7 @@ def _card(plan: HostPlan, pci: str, netdev: str, model: str) -> dict[str, object
 def _boot_files(values: Mapping[str, str], folder: Path) -> list[dict[str, str]]:
     """The three files of the boot unit, the same bytes for every tool."""
     config = "".join(
-        f"{key}={value}\n" for key, value in sorted(values.items()) if lost_at_reboot(key)
+        f"{key}={value}\n" for key, value in sorted(values.items()) if find_row(key).lost
     )
     texts = {
         "/etc/systemd/system/railyard-nics.service": boot_unit_text(),
