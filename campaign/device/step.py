@@ -25,7 +25,7 @@ from campaign.device.wire import (
 )
 from components.cli import main as cli
 from components.fabric import device, gate
-from components.remote import switch_session
+from components.remote import switch_channels, switch_session
 
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
@@ -114,7 +114,7 @@ class Runner:
             time.ends_at_s = time.now_s + deadline_s * renewed + PATIENCE_S
             self.wire.dead = False
             terminal = WireTerminal(self.wire, profile)
-            with patch.object(switch_session, "open_terminal", return_value=terminal):
+            with patch.object(switch_channels, "open_terminal", return_value=terminal):
                 return opened(endpoint, profile, secrets, deadline_s)
 
         return ((switch_session, "open_session", opens), (switch_session, "time", time))

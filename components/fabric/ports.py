@@ -11,7 +11,7 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.switch_system import LinkForm, RoceProfile, SwitchSystem
+from components.fabric.systems.switch_system import OTHERS, LinkForm, RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.guard_spec import Guards
@@ -61,7 +61,7 @@ def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
     said = rdma.ecn_by_speed.get(speed_gbit_s)
     if said is not None:
         return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
-    rows = system_of(os).recommended
+    rows = system_of(os).recommended if os else (OTHERS,)
     advice = [row for row in rows if row.from_gbit_s <= speed_gbit_s][-1]
     own = rdma.ecn_min_kib is not None or rdma.ecn_max_kib is not None
     return EcnState(

@@ -80,6 +80,10 @@ class Recommended:
     """Who recommends it."""
 
 
+OTHERS: Final = Recommended(0, 150, 1500, 100, "NVIDIA sets them for ports of every speed")
+"""For systems without their own, and for a switch of which the file has only the name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caution:
     """A fact that a person should know beforehand, although no rule refuses it."""
@@ -240,9 +244,7 @@ class SwitchSystem:
     """Each port has its own length; else the longest one counts for the whole switch."""
     default_cable_m: int = 100
     """Length that a system assumes for a cable without one in the file (NVUE reference)."""
-    recommended: tuple[Recommended, ...] = (
-        Recommended(0, 150, 1500, 100, "NVIDIA sets them for ports of every speed"),
-    )
+    recommended: tuple[Recommended, ...] = (OTHERS,)
     """When a queue marks, by the speed of the port, ascending."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
     """Why a port cannot have its own thresholds; None: it can."""
