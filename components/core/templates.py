@@ -1,10 +1,11 @@
-"""Objects as data: the templates of a room's `objects.yaml`, with words filled in."""
+"""Tables beside the code, and objects as data: a room's `objects.yaml` with words filled in."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, cast
 
 import yaml
@@ -15,8 +16,9 @@ _SPREAD: Final = "..."
 
 
 @cache
-def _templates(package: str) -> Mapping[str, object]:
-    text = resources.files(package).joinpath("objects.yaml").read_text("utf-8")
+def read_table(module: str, name: str) -> Any:  # noqa: ANN401 - as the file has it
+    """Read the YAML table `name` in the folder of a module, given by its `__file__`."""
+    text = Path(module).with_name(f"{name}.yaml").read_bytes()
     return yaml.load(text, _LOADER)  # noqa: S506 - a safe one
 
 
@@ -26,7 +28,8 @@ def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]
     A text of one word alone becomes the value of the word; None removes its key. The mapping at
     `...` adds its keys to those around it.
     """
-    return cast("dict[str, Any]", _filled(_templates(package)[template], words))
+    templates = read_table(str(sys.modules[package].__file__), "objects")
+    return cast("dict[str, Any]", _filled(templates[template], words))
 
 
 def _filled(value: object, words: Mapping[str, object]) -> object:

@@ -22,8 +22,8 @@ from typing import Any, Final, Literal, Protocol, cast
 from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.probes.probe_job import POD_ADDRESS, RAIL_ADDRESS
-from components.acceptance.tables import read_table
 from components.core.errors import Bug, DeviceError
+from components.core.templates import read_table
 from components.jobs.templates import ACCEPTANCE, PART_OF
 from components.kubernetes.client import Answer, KubernetesCalls
 from components.kubernetes.manifest import Body as ManifestBody

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, diff_counters
 from components.acceptance.probes.ib_limits import host_script
-from components.acceptance.tables import read_table
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
+from components.core.templates import read_table
 from components.fabric.cabling import find_routing_faults
 from components.fabric.device import read_counted, read_counters
 from components.fabric.systems.base import CounterWay, PortCounters, Unread

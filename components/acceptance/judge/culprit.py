@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from components.acceptance.evidence import Limits, ProbeEvidence
 from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.logs.log_model import Seen
-from components.acceptance.tables import read_table
+from components.core.templates import read_table
 
 Results = Mapping[frozenset[str], bool]
 """Groups of hosts to whether a collective over them passed."""

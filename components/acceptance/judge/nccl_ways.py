@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import Hca, HostNetwork, NcclLog
-from components.acceptance.tables import read_table
+from components.core.templates import read_table
 
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 Way = Literal["verbs", "socket", "other", "unknown"]

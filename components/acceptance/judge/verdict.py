@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeVar
 from components.acceptance.evidence import Evidence, Limits
 from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
-from components.acceptance.tables import read_table
+from components.core.templates import read_table
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from components.acceptance.logs.log_model import LogFailure
-from components.acceptance.tables import read_table
+from components.core.templates import read_table
 
 _LONGEST_LINE: Final = 300
 _MOST_FAILURES: Final = 40

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import ParseProblem
-from components.acceptance.tables import read_table
+from components.core.templates import read_table
 
 LONGEST_LINE: Final = 8192
 """Characters. Longer lines are cut between words, to bound the time of every pattern."""

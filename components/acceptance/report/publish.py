@@ -32,11 +32,11 @@ from components.acceptance.evidence import Hop, Limits, ProbeKind, places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
-from components.acceptance.tables import read_table
 from components.core.errors import DeviceError
 from components.core.limits import Deadline
 from components.core.plain_text import one_line
 from components.core.problem import Finding
+from components.core.templates import read_table
 from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec
 
