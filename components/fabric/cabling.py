@@ -66,10 +66,15 @@ def find_wrong_cables(
     found: list[str] = []
     for port, cable in cables.items():
         seen = (neighbours or {}).get(port)
-        if seen is not None and seen.system and not _fits(cable, seen):
-            # lldpd on Linux has the port's name in the description, and a MAC address as port.
-            names = filter(_plain_port, (seen.port.strip(), seen.description.strip()))
-            there = one_line(f"{_short(seen.system)} {next(names, '')}".strip())
+        if seen is None or not seen.system:
+            continue
+        # lldpd on Linux has the port's name in the description, and a MAC address as port.
+        names = [*filter(_plain_port, (seen.port.strip(), seen.description.strip()))]
+        # A host that tells a MAC address alone has said which machine it is, and no more.
+        ends = {*map(_plain_port, names)} & {*map(_plain_port, cable.ports)}
+        is_there = not names or not cable.ports or bool(ends)
+        if _short(seen.system) != _short(cable.system) or not is_there:
+            there = one_line(f"{_short(seen.system)} {' '.join(names[:1])}".strip())
             found.append(f"port {port}: {there} is plugged in, the file says {cable.text}")
     return tuple(found)
 
@@ -84,14 +89,6 @@ def contradictions(
     wrong = find_wrong_cables(cables, neighbours)
     heard = [port for port, seen in (neighbours or {}).items() if port in cables and seen.system]
     return wrong if len(wrong) >= _LEAST and 2 * len(wrong) > len(heard) else ()
-
-
-def _fits(cable: CableEnd, seen: Neighbour) -> bool:
-    if _short(seen.system) != _short(cable.system):
-        return False
-    names = {name for name in (_plain_port(seen.port), _plain_port(seen.description)) if name}
-    # A host that tells a MAC address alone has said which machine it is, and no more.
-    return not names or not cable.ports or not names.isdisjoint(map(_plain_port, cable.ports))
 
 
 def _short(system: str) -> str:
@@ -143,9 +140,16 @@ class RoutedLinks(Frozen):
 @once
 def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
     """Each switch with routed links to the sessions and routes it should have over them."""
-    bgp = _planned_bgp(spec)
+    bgp, numbered, near_of = _planned_bgp(spec), link_addresses(spec), routed_neighbours(spec)
+    asns = {each.name: each.routing.asn for each in spec.switches if each.routing}
+    # Switch to every other one, to the neighbours on all ways that BGP takes to it together: only
+    # ways that pass the same AS numbers (FRR without `multipath-relax`).
+    hops: dict[str, dict[str, frozenset[str]]] = {}
+    for target in near_of:
+        for start, (first, paths) in _ways_to(target, near_of, asns).items():
+            if first and len(paths) == 1:
+                hops.setdefault(start, {})[target] = first
     ends: dict[str, dict[str, FarEnd]] = {}
-    numbered, hops = link_addresses(spec), _first_hops(spec)
     for link in list_links(spec):
         for near, far in ((link.one, link.other), (link.other, link.one)):
             name = near.switch.name
@@ -180,22 +184,6 @@ def plan_networks(spec: ClusterSpec) -> Networks:
 def _planned_bgp(spec: ClusterSpec) -> Mapping[str, BgpState]:
     known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
     return {name: each for name, each in known.items() if isinstance(each, BgpState)}
-
-
-@once
-def _first_hops(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
-    """Switch to every other one, to the neighbours on all ways that BGP takes to it together.
-
-    BGP uses ways together only if they pass the same AS numbers (FRR without `multipath-relax`).
-    """
-    asns = {each.name: each.routing.asn for each in spec.switches if each.routing}
-    near = routed_neighbours(spec)
-    found: dict[str, dict[str, frozenset[str]]] = {}
-    for target in near:
-        for start, (first, paths) in _ways_to(target, near, asns).items():
-            if first and len(paths) == 1:
-                found.setdefault(start, {})[target] = first
-    return found
 
 
 def _ways_to(

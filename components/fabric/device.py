@@ -36,13 +36,7 @@ from components.fabric.moves import (
     dump_evidence,
     previous_of,
 )
-from components.fabric.parts import (
-    MARKS,
-    Identity,
-    Sessions,
-    recorded_identity,
-    refuse_other,
-)
+from components.fabric.parts import MARKS, Identity, Sessions, recorded_identity, refuse_other
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
@@ -335,38 +329,26 @@ class _Step:
                         outcome = exchange.converge(wanted, aim, may_interrupt=may_interrupt)
                 finally:
                     kept = not exchange.altered
-                self._keep_mark(exchange, keep=not undoes)
-            self._settle(wanted, outcome, last=last)
+                # A login without the right to write or remove the mark goes on without: it protects
+                # against a second stack, and no setting depends on it.
+                folder, has = f"{MARKS}/{request.stack}", self.who.stacks if self.who else ()
+                if undoes and request.stack in has:
+                    exchange.session.run(f"sudo -n rmdir {folder} {MARKS}")
+                elif request.stack and not undoes and request.stack not in has:
+                    exchange.session.run(f"sudo -n mkdir -p {folder}")
+            holds, comes_back = gate.holds(outcome), last and gate.shift.ours
+            if holds or comes_back:
+                read_s = (request.endpoint.read_s or READ_DEADLINE_S) + gate.place.settle_s
+                with _exchange(request, self.environ, read_s) as exchange:
+                    exchange.enter(configure=comes_back)
+                    if holds:
+                        gate.settle(exchange, wanted, outcome)
+                    if comes_back:
+                        gate.shift.come_back(exchange)
         except DeviceError as error:
             error.kept = kept
             raise
         return outcome
-
-    def _keep_mark(self, exchange: Exchange, *, keep: bool) -> None:
-        """Write on the switch which stack manages it, or take that away again after an undo.
-
-        A login without the right to do so goes on without a mark: it protects against a second
-        stack, and no setting depends on it.
-        """
-        stack = self.request.stack
-        folder, is_there = f"{MARKS}/{stack}", self.who is not None and stack in self.who.stacks
-        if stack and keep and not is_there:
-            exchange.session.run(f"sudo -n mkdir -p {folder}")
-        elif is_there and not keep:
-            exchange.session.run(f"sudo -n rmdir {folder} {MARKS}")
-
-    def _settle(self, wanted: SwitchState, outcome: Outcome, *, last: bool) -> None:
-        gate, request = self.gate, self.request
-        holds, comes_back = gate.holds(outcome), last and gate.shift.ours
-        if not holds and not comes_back:
-            return
-        read_s = request.endpoint.read_s or READ_DEADLINE_S
-        with _exchange(request, self.environ, read_s + gate.place.settle_s) as exchange:
-            exchange.enter(configure=comes_back)
-            if holds:
-                gate.settle(exchange, wanted, outcome)
-            if comes_back:
-                gate.shift.come_back(exchange)
 
     def render(self, outcome: Outcome, owned: SwitchState, drained: Sequence[str] = ()) -> str:
         """The evidence as JSON."""

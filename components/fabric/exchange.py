@@ -236,7 +236,15 @@ class Exchange:
         except UnreachableError as error:
             raise UnreachableError(lost_text(error, taken, self._candidate)) from error
         except KeyboardInterrupt as error:
-            raise self._interrupted(error, put_back, taken) from None
+            why = f"was interrupted ({str(error) or 'SIGINT'})"
+            try:
+                if isinstance(error, InterruptedTwice):
+                    raise
+                text = str(put_back(why, save=self._saving))
+            except KeyboardInterrupt:
+                said, how = f"{self.session.where} {why} twice", "nothing more was sent"
+                text = lost_text(said, taken, self._candidate, how)
+            raise InterruptedRunError(text) from None
         except (RefusedError, StoppedError, base.Unsettable, DeviceError) as error:
             if isinstance(error, DeviceError) and not taken:
                 raise
@@ -256,7 +264,10 @@ class Exchange:
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
-                self._save(taken)
+                self._keep(taken)
+                self._saving = True
+                if self.driver.save:
+                    self._send_line(self.driver.save, taken)
                 words = describe_changes(stopped)
                 return Outcome(before.state, reading.state, base.flatten(sent), words)
             effects = find_effects(self.driver.name, reading.state, aim(reading))
@@ -271,19 +282,6 @@ class Exchange:
         left = plan_changes(self.driver, reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         raise StoppedError(f"took every line and still differs\n  missing {lines}")
-
-    def _interrupted(
-        self, error: KeyboardInterrupt, put_back: Callable[..., DeviceError], taken: Sequence[str]
-    ) -> InterruptedRunError:
-        """Put the previous values back, unless a second signal says not to."""
-        why = f"was interrupted ({str(error) or 'SIGINT'})"
-        try:
-            if isinstance(error, InterruptedTwice):
-                raise error
-            return InterruptedRunError(str(put_back(why, save=self._saving)))
-        except KeyboardInterrupt:
-            said, how = f"{self.session.where} {why} twice", "nothing more was sent"
-            return InterruptedRunError(lost_text(said, taken, self._candidate, how))
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
         answers: dict[str, str] = {}
@@ -317,12 +315,6 @@ class Exchange:
         for line in self._candidate.confirm():
             self._send_stage(line, "none", taken)
         self._candidate.stage = "none"
-
-    def _save(self, taken: list[str]) -> None:
-        self._keep(taken)
-        self._saving = True
-        if self.driver.save:
-            self._send_line(self.driver.save, taken)
 
     def _send_stage(self, line: str, stage: Stage, taken: list[str]) -> None:
         """Send a line that leads to a stage; the stage counts even if a signal comes halfway."""

@@ -26,7 +26,6 @@ from components.fabric.systems.ranges import named_vlans
 from components.fabric.targets import ExecPlan, plan_exec, plan_lines, target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
-from components.model.infiniband import Ufm
 from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
 
@@ -111,7 +110,22 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     """
     switches = tuple(_plan_switch(spec, switch) for switch in spec.switches)
     ufm = spec.infiniband.ufm if spec.infiniband else None
-    return switches if ufm is None else (*switches, _plan_ufm(spec, ufm))
+    if ufm is None:
+        return switches
+    desired = plan_ufm(spec, ufm)
+    last = SwitchPlan(
+        name=ufm.name,
+        os=UFM,
+        model="UFM Enterprise",
+        endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
+        desired=desired,
+        commands_from_factory=_commands_from_factory(UFM, desired, ""),
+        # None of its ports leads to a host, so an interruption waits for `allow`.
+        ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
+        waves=plan_waves(spec),
+        settle_s=spec.disruption.switch_waves.settle_s,
+    )
+    return (*switches, last)
 
 
 def describe_start(plan: SwitchPlan) -> str:
@@ -149,22 +163,6 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         exec=plan_exec(switch.os, desired) if is_exec else None,
         links=plan_links(spec).get(switch.name),
         timed_restore_s=guard.rollback_s if guard and has_timer else None,
-    )
-
-
-def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
-    desired = plan_ufm(spec, ufm)
-    return SwitchPlan(
-        name=ufm.name,
-        os=UFM,
-        model="UFM Enterprise",
-        endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
-        desired=desired,
-        commands_from_factory=_commands_from_factory(UFM, desired, ""),
-        # None of its ports leads to a host, so an interruption waits for `allow`.
-        ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
-        waves=plan_waves(spec),
-        settle_s=spec.disruption.switch_waves.settle_s,
     )
 
 

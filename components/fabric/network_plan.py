@@ -30,13 +30,26 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
     routing = switch.routing
     if routing is None:
         return {}
-    form = system_of(switch.os).routed
+    form, holders = system_of(switch.os).routed, bridging_switches_of_rails(spec)
     loopback = f"{routing.router_id}/32"
-    gateways = dict(_gateways(spec, switch))
+    # Routed interface, or port to a host, to its address and its network.
+    gateways, cards = dict[str, tuple[str, str]](), dict[str, tuple[str, str]]()
+    for rail in (each for each in spec.rails if switch.name in holders[each.name]):
+        for part in subnets_of(rail):
+            if part.gateway and part.leaf in {"", switch.name}:
+                address = f"{part.gateway}/{part.network.prefixlen}"
+                gateways[form.vlan.format(rail.vlan)] = address, str(part.network)
+    for name, port in _routed_ports(switch):
+        host, _, rail_name = port.to.partition("/")
+        found = spec.host(host) if port.peer is None else None
+        for card in found.nics if found else ():
+            if card.rail == rail_name and (theirs := link_address(card)) is not None:
+                network, own = link_of(theirs)
+                cards[name] = f"{own}/{network.prefixlen}", str(network)
     mtu = (f"{MTU_WORD}{spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
     addresses: Addresses = {form.loopback: (loopback,)}
     addresses |= {name: (address, *mtu) for name, (address, _) in gateways.items()}
-    cards, neighbors = dict(_card_links(spec, switch)), _neighbors(spec, switch)
+    neighbors = _neighbors(spec, switch)
     return {
         "addresses": addresses | _port_addresses(spec, switch, cards),
         "bgp": BgpState(
@@ -49,30 +62,6 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
             forwards=form.forwards,
         ),
     }
-
-
-def _gateways(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Routed interface of each rail on the switch, to its address and its network."""
-    form, holders = system_of(switch.os).routed, bridging_switches_of_rails(spec)
-    for rail in spec.rails:
-        if switch.name not in holders[rail.name]:
-            continue
-        for part in subnets_of(rail):
-            if part.gateway and part.leaf in {"", switch.name}:
-                address = f"{part.gateway}/{part.network.prefixlen}"
-                yield form.vlan.format(rail.vlan), (address, str(part.network))
-
-
-def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Each routed port to a host, to its address and the network that it has with the card."""
-    for name, port in _routed_ports(switch):
-        host, _, rail = port.to.partition("/")
-        found = spec.host(host) if port.peer is None else None
-        for card in found.nics if found else ():
-            address = link_address(card)
-            if card.rail == rail and address is not None:
-                network, own = link_of(address)
-                yield name, (f"{own}/{network.prefixlen}", str(network))
 
 
 def _port_addresses(

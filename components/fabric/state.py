@@ -293,10 +293,7 @@ class SwitchState(_Frozen):
     native: Annotated[dict[str, str], OMIT_EMPTY, Setting("kept", None)] = {}
     """As `PortState.native`, for the whole switch: all entries go back with a recorded state."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_folded(cls, value: object) -> object:
-        return spread_ports(value)
+    _read_folded = model_validator(mode="before")(spread_ports)
 
     def settings(self) -> Texts:
         """Flat (where, setting) to text, for diffs that people read."""

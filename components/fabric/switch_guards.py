@@ -15,14 +15,7 @@ from components.core.difference import Difference, ForeignSetting
 from components.core.settings import plain
 from components.fabric.effects import collapse
 from components.fabric.parts import Frozen
-from components.fabric.state import (
-    DSCP_COUNT,
-    EcnState,
-    OtherPorts,
-    PortState,
-    SwitchState,
-    list_vlans,
-)
+from components.fabric.state import DSCP_COUNT, OtherPorts, PortState, SwitchState, list_vlans
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.systems.switch_system import SwitchSystem
@@ -123,20 +116,19 @@ def _rewrite(case: _Case) -> Iterator[_Hit]:
 
 
 def _ecn_elsewhere(case: _Case) -> Iterator[_Hit]:
+    """Classes marked besides ours, unless the vendor's profile or template intends that."""
+    classes, profile = case.classes, case.system.profile
     for tc, ecn in sorted(case.found.ecn.items()):
-        if ecn is None or tc == case.classes.traffic_class or _is_template(case, tc, ecn):
+        if ecn is None or tc == classes.traffic_class:
             continue
-        notifies = tc == case.classes.cnp_priority
-        breaks = BREAKS["notices"] if notifies else BREAKS["marked"].format(tc=tc)
-        yield _Hit(f"tc{tc}_ecn_kib", str(ecn), "off", breaks, tc)
-
-
-def _is_template(case: _Case, tc: int, ecn: EcnState) -> bool:
-    """Whether the vendor's profile or template intends to mark this class besides ours."""
-    profile = case.system.profile
-    if profile is not None and tc in profile.marked_classes:
-        return ecn == case.wanted.ecn.get(case.classes.traffic_class)
-    return tc in case.system.template_marks - {case.classes.cnp_priority} and ecn.kind == "ecn"
+        if profile is not None and tc in profile.marked_classes:
+            is_meant = ecn == case.wanted.ecn.get(classes.traffic_class)
+        else:
+            is_meant = tc in case.system.template_marks and ecn.kind == "ecn"
+            is_meant &= tc != classes.cnp_priority
+        name = "notices" if tc == classes.cnp_priority else "marked"
+        if not is_meant:
+            yield _Hit(f"tc{tc}_ecn_kib", str(ecn), "off", BREAKS[name].format(tc=tc), tc)
 
 
 def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
@@ -154,12 +146,6 @@ def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
         yield _Hit("pfc", "on", "off", breaks, extra[0])
     else:
         yield _Hit("pfc_priorities", plain(listed), plain(planned), breaks, extra[0])
-
-
-def _dscp_map(case: _Case) -> Iterator[_Hit]:
-    """Ignore a map that the first update replaces as a whole (SONiC)."""
-    if not (case.is_new and case.wanted.dscp_priorities):
-        yield from _map_hits(case, case.found.dscp_priorities, "priority")
 
 
 def _map_hits(case: _Case, found: Mapping[int, int], unit: str) -> Iterator[_Hit]:
@@ -194,7 +180,12 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
     "switch.rewrite": _rewrite,
     "switch.ecn_elsewhere": _ecn_elsewhere,
     "switch.pfc_elsewhere": _pfc_elsewhere,
-    "switch.dscp_map": _dscp_map,
+    # The first update replaces the map of SONiC as a whole.
+    "switch.dscp_map": lambda case: (
+        iter(())
+        if case.is_new and case.wanted.dscp_priorities
+        else _map_hits(case, case.found.dscp_priorities, "priority")
+    ),
     "switch.other_vlans": _other_vlans,
 }
 _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)

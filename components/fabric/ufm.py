@@ -8,7 +8,7 @@ read into the state, so nothing here can change it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -56,13 +56,6 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
-    """All partitions, since foreign ones limit removals."""
-    if wanted.ib is None:
-        return ()
-    return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
-
-
 def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
     if wanted.ib is None:
         return Reading(SwitchState())
@@ -98,17 +91,6 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...
     changes = [(*_lines(held.get(name), each),) for name, each in wanted.items()]
     changes += [(_delete(held[name]),) for name in held if name not in wanted]
     return tuple(Change(lines) for lines in changes if lines)
-
-
-def _find_refusal(output: str) -> str | None:
-    """The status and the reason, if the status is not a success."""
-    return output.strip() if output.startswith(_FAILED) else None
-
-
-def _factory_state(ports: Sequence[str]) -> SwitchState:
-    """No partition besides the management key; adaptive routing is the default."""
-    del ports
-    return SwitchState(ib=IbState(node="", adaptive_routing=True))
 
 
 def _key(partition: PartitionState) -> str:
@@ -160,11 +142,16 @@ def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:
 SYSTEM: Final = SwitchSystem(
     name="ufm",
     title="UFM",
-    read_commands=_read_commands,
+    # All partitions, since foreign ones limit removals.
+    read_commands=lambda wanted: (
+        (READ, *([] if wanted.ib.adaptive_routing is None else [SM_CONF])) if wanted.ib else ()
+    ),
     parse=_parse,
     plan_changes=_plan_changes,
-    find_refusal=_find_refusal,
-    factory_state=_factory_state,
+    # The status and the reason, if the status is not a success.
+    find_refusal=lambda output: output.strip() if output.startswith(_FAILED) else None,
+    # No partition besides the management key; adaptive routing is the default.
+    factory_state=lambda _ports: SwitchState(ib=IbState(node="", adaptive_routing=True)),
     # InfiniBand does without RoCE: `network_plan.py` plans UFM.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=SessionProfile(prompt="", prepare=(), https=True),

@@ -41,6 +41,11 @@ def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
     return tuple(line for change in changes for line in change.lines)
 
 
+def refusals(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
+    """Finds errors that are lines of text: the first group. There is no exit status."""
+    return lambda output: (found := pattern.search(output)) and found[1].strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One reading of a switch."""

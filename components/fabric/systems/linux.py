@@ -87,14 +87,33 @@ def sessions_question(
     first, with_bfd, next_hops = commands
 
     def parse(answers: Mapping[str, str]) -> Sessions:
-        (command, text), (_, routes) = answers.items()
+        """Without the right to ask, or without the daemon, BFD or routes alone are not known."""
+        (command, text), (_, table) = answers.items()
         with Answer(command, text).reading("the answer is not in JSON"):
             document, at = json.JSONDecoder().raw_decode(text.strip())
         with Answer(command, text).reading(why):
             found = read(document)
-        peers = text.strip()[at:].strip()
-        known = _with_bfd(found, peers) if command == with_bfd else Sessions(neighbors=found)
-        return _with_routes(known, routes)
+        bfd_unread, peers = "", text.strip()[at:].strip()
+        try:
+            answered = _BFD_PEERS.validate_json(peers) if command == with_bfd else ()
+            states = {n: each.status for each in answered for n in (each.interface, each.peer)}
+            for name, each in found.items() if command == with_bfd else ():
+                # If the answer omits a neighbour, BFD is down there.
+                found[name] = each.model_copy(update={"bfd": states.get(name, "down")})
+        except ValidationError:
+            bfd_unread = why_unread(peers)
+        known = Sessions(neighbors=found, bfd_unread=bfd_unread)
+        try:
+            # A next hop counts that zebra has put into the kernel and whose link is up.
+            routes = {
+                network: tuple(sorted({hop.port for hop in each.hops if hop.fib and hop.active}))
+                for network, entries in _ROUTES.validate_json(table).items()
+                for each in entries
+                if each.selected
+            }
+        except ValidationError:
+            return known.model_copy(update={"routes_unread": why_unread(table)})
+        return known.model_copy(update={"routes": routes})
 
     def ask(*, bfd: bool) -> Question[Sessions]:
         return Question((with_bfd if bfd else first, next_hops), parse)
@@ -106,40 +125,3 @@ def read_summary(document: object) -> dict[str, Session]:
     """`show bgp ipv4 unicast summary json`: neighbours by port or address."""
     peers = _Summary.model_validate(document).peers
     return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
-
-
-def _with_routes(sessions: Sessions, answer: str) -> Sessions:
-    """Add the routes of `show ip route bgp json`; without the right to ask, they are not known.
-
-    A next hop counts that zebra has put into the kernel and whose link is up.
-    """
-    try:
-        table = _ROUTES.validate_json(answer)
-    except ValidationError:
-        return sessions.model_copy(update={"routes_unread": why_unread(answer)})
-    routes = {
-        network: tuple(sorted({hop.port for hop in each.hops if hop.fib and hop.active}))
-        for network, entries in table.items()
-        for each in entries
-        if each.selected
-    }
-    return sessions.model_copy(update={"routes": routes})
-
-
-def _with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
-    """Add the states of `show bfd peers json`.
-
-    If the answer omits a neighbour, BFD is down there. Without the right to ask, or without the
-    daemon, BFD alone is not known.
-    """
-    try:
-        peers = _BFD_PEERS.validate_json(answer)
-    except ValidationError:
-        return Sessions(neighbors=sessions, bfd_unread=why_unread(answer))
-    states = {name: each.status for each in peers for name in (each.interface, each.peer)}
-    return Sessions(
-        neighbors={
-            name: session.model_copy(update={"bfd": states.get(name, "down")})
-            for name, session in sessions.items()
-        }
-    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from components.fabric.parts import Field, IdentityQuestions
+from components.fabric.systems.base import refusals
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
@@ -36,17 +37,11 @@ EXEC: Final = ExecForm(expects=r"\s*", cli=True)
 """An accepted configuration line prints nothing."""
 
 
-def _find_refusal(output: str) -> str | None:
-    """Errors are lines that start with `%`; exit statuses mean nothing here."""
-    found = _REFUSAL.search(output)
-    return found.group(1).strip() if found else None
-
-
 COMMON: Final[Mapping[str, Any]] = {
     "enter": ("enable",),
     "configure": ("configure terminal",),
     "save": "configuration write",
-    "find_refusal": _find_refusal,
+    "find_refusal": refusals(_REFUSAL),
     "session": SESSION,
     "identity": IDENTITY,
 }

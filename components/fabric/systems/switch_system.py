@@ -144,10 +144,6 @@ _NO_NEIGHBOURS: Final[Question[dict[str, Neighbour]]] = Question((), lambda _ans
 _NO_STATES: Final[Question[dict[str, bool]]] = Question((), lambda _answers: {})
 
 
-def _nothing_more(_answers: Mapping[str, str], _wanted: SwitchState) -> None:
-    """Every command is about all ports."""
-
-
 def _no_sessions(*, bfd: bool) -> None:
     """The driver routes nothing."""
     del bfd
@@ -182,7 +178,9 @@ class SwitchSystem:
     session: SessionProfile
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
-    whole_command: Callable[[Mapping[str, str], SwitchState], str | None] = _nothing_more
+    whole_command: Callable[[Mapping[str, str], SwitchState], str | None] = lambda _got, _asked: (
+        None
+    )
     """From the answers so far to the next command that reads all ports at once; None: no more. The
     answer to a refused one is blank. A system can do without if its `read_commands` are few on any
     switch."""

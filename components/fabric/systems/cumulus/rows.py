@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
@@ -96,21 +96,17 @@ class Row:
     def read(self, entry: Tree) -> Cell:
         """The written value, in either form."""
         for path in self.paths:
-            if (said := value_at(entry, path)) is not None:
-                return Cell(self._value(entry, path, said), written=True)
+            if (said := value_at(entry, path)) is None:
+                continue
+            if self.allowed:
+                return Cell(nvue.number_at(entry, path, self.allowed), written=True)
+            word = str(said).lower() if isinstance(said, bool) else str(said)
+            is_switch = self.blank is False
+            if isinstance(said, dict | list) or (is_switch and word not in nvue.ON | nvue.OFF):
+                raise ValueError(f"`{path}` is {said!r}, which it cannot be")
+            known = {text: value for value, text in {**self.words, **self.new[2]}.items()}
+            return Cell(word in ON if is_switch else known.get(word, word), written=True)
         return Cell(self.blank, written=False)
-
-    def _value(self, entry: Tree, path: str, said: JsonValue) -> Value:
-        if self.allowed:
-            return nvue.number_at(entry, path, self.allowed)
-        word = str(said).lower() if isinstance(said, bool) else str(said)
-        is_switch = self.blank is False
-        if isinstance(said, dict | list) or (is_switch and word not in nvue.ON | nvue.OFF):
-            raise ValueError(f"`{path}` is {said!r}, which it cannot be")
-        if is_switch:
-            return word in ON
-        known = {text: value for value, text in {**self.words, **self.new[2]}.items()}
-        return known.get(word, word)
 
     def read_keys(self, entry: Tree) -> dict[str, str]:
         """The keys of a map, each with the word of its leaf; blank without a leaf."""

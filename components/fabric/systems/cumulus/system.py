@@ -14,13 +14,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.parts import (
-    WHOLE,
-    Session,
-    is_default,
-    sources,
-    write_list,
-)
+from components.fabric.parts import WHOLE, Session, is_default, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
 from components.fabric.systems import cumulus as nvue

@@ -106,7 +106,15 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> d
     asn = (int(numbers[-1][1] or 0) << _LOW_HALF) + int(numbers[-1][2]) if numbers else None
     joined = (WITHIN.join(inner) for _, *inner in paths if inner)
     lines = tuple(line for each in joined for line in _one_by_one(each))
-    entries = {name: tuple(_entries(section)) for name, section in sections.items()}
+    entries = {
+        name: tuple(
+            found[1] if found.groups() else form
+            for line in section.lines
+            for form, shown, _ in _ENTRIES
+            if (found := re.fullmatch(shown.format(f"({form})"), line))
+        )
+        for name, section in sections.items()
+    }
     own = [name for name in sections if _SVI.fullmatch(name)]
     ports = [name for name in sections if name.startswith("Ethernet") and entries[name]]
     bare = [name for name in own if len(entries[name]) == len(sections[name].lines)]
@@ -121,13 +129,6 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> d
         "bgp": bgp_of(asn, lines, forwards={*FORWARDING} <= plain_lines),
         "native": {WORDS: write_list(words)},
     }
-
-
-def _entries(section: Section) -> Iterator[str]:
-    for line in section.lines:
-        for form, shown, _ in _ENTRIES:
-            if found := re.fullmatch(shown.format(f"({form})"), line):
-                yield found[1] if found.groups() else form
 
 
 def _mark(name: str, mark: str) -> str:
@@ -250,9 +251,13 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
             "reload, so we do not set it: do so once, save, reload the switch, and run this again"
         )
     if was.asn is not None and wanted.asn != was.asn:
-        if all(_is_ours(line, held) for line in held) and (
-            wanted.asn or not (wanted.neighbors or wanted.networks)
-        ):
+        foreign = [
+            line
+            for line in held
+            if not (_OURS.fullmatch(line) or line in group_lines(GROUP))
+            and not ((found := _MARKED.fullmatch(line)) and f"neighbor {found[1]} {_MARK}" in held)
+        ]
+        if not foreign and (wanted.asn or not (wanted.neighbors or wanted.networks)):
             yield (f"no router bgp {was.asn}",)
             was, held = BgpState(), ()
         elif wanted.asn is None:
@@ -270,12 +275,6 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
             top = (line for line in lines if WITHIN not in line)
             block = (FAMILY, *inner, "exit") if inner else ()
             yield (f"router bgp {wanted.asn}", *top, *block, "exit")
-
-
-def _is_ours(line: str, held: Lines) -> bool:
-    marked = _MARKED.fullmatch(line)
-    is_marked = marked is not None and f"neighbor {marked[1]} {_MARK}" in held
-    return is_marked or _OURS.fullmatch(line) is not None or line in group_lines(GROUP)
 
 
 def _negate(line: str) -> str:
@@ -307,26 +306,23 @@ class _Way:
         if wanted.max_paths not in {None, was.max_paths or 0}:
             line = _ROWS[1].text(wanted.max_paths)
             yield next((each for each in self.recorded if f"{each} ".startswith(f"{line} ")), line)
-        yield from self._group()
+        # The lines of our group while a neighbour is in it; without one, its recorded lines.
+        held, aim = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
+        ports = table.take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
+        ends = {name for name in wanted.neighbors if name.startswith("Ethernet")}
+        of_group = {name for name in ends if ports.get(name, (GROUP,))[0] == GROUP}
+        order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
+        if of_group:
+            watched = {order[-1]} if of_group & {*wanted.bfd} else set[str]()
+            aim = (aim | {*order}) - {order[-1]} | watched
+        yield from sorted(aim - held, key=lambda line: order.index(line) if line in order else 9)
+        less = sorted(held - aim)
+        yield from map(_negate, order[:1] if order[0] in less else less)
         yield from self._neighbors()
         inner = f"{_IN_FAMILY}network "
         gone = (each for each in was.networks if each not in wanted.networks)
         yield from (_negate(f"{inner}{each}") for each in gone)
         yield from (f"{inner}{each}" for each in wanted.networks if each not in was.networks)
-
-    def _group(self) -> Iterator[str]:
-        """The lines of our group while a neighbour is in it; without one, its recorded lines."""
-        held, aim = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
-        ports = table.take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
-        wanted = {name for name in self.wanted.neighbors if name.startswith("Ethernet")}
-        of_group = {name for name in wanted if ports.get(name, (GROUP,))[0] == GROUP}
-        order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
-        if of_group:
-            watched = {order[-1]} if of_group & {*self.wanted.bfd} else set[str]()
-            aim = (aim | {*order}) - {order[-1]} | watched
-        yield from sorted(aim - held, key=lambda line: order.index(line) if line in order else 9)
-        gone = sorted(held - aim)
-        yield from map(_negate, order[:1] if order[0] in gone else gone)
 
     def _neighbors(self) -> Iterator[str]:
         """First neighbours by address, then by port; `no neighbor` removes all lines of one."""

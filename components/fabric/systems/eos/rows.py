@@ -132,7 +132,17 @@ def _take_watchdog(
 def _write_watchdog(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
     if now.pfc_watchdog is None:
         return
-    held, wanted = read_fields(was.native.get("pfc_watchdog")), _watchdog_words(was, now)
+    held, recorded = (read_fields(each.native.get("pfc_watchdog")) for each in (was, now))
+    if recorded or not now.pfc_watchdog:
+        wanted = {part: recorded[part] for part in _WATCHDOG_PARTS if part in recorded}
+    elif was.pfc_watchdog and now.pfc_watchdog_ms in {None, was.pfc_watchdog_ms}:
+        wanted = held
+    else:
+        times = (f"{ms / 1000:.2f}" for ms in now.pfc_watchdog_ms or WATCHDOG_MS)
+        timer = "timeout {} polling-interval auto recovery-time {}".format(*times)
+        if now.pfc_watchdog_ms is None:
+            timer = held.get("timer", timer)  # an existing timer is kept
+        wanted = {"enable": "", "timer": timer, "action": WATCHDOG_ACTION}
     gone = [part for part in _WATCHDOG_PARTS if part in held and part not in wanted]
     yield from (f"no {_WATCHDOG}{_WATCHDOG_PARTS[part]}" for part in gone)
     # Whether such a line, or the end of PFC, clears the others is not documented, so the lines
@@ -141,22 +151,6 @@ def _write_watchdog(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
     for part, words in wanted.items():
         if cleared or held.get(part) != words:
             yield f"{_WATCHDOG}{_WATCHDOG_PARTS[part]} {words}".rstrip()
-
-
-def _watchdog_words(was: PortState, now: PortState) -> dict[str, str]:
-    """The three wanted lines; an existing timer is kept."""
-    held, recorded = (read_fields(each.native.get("pfc_watchdog")) for each in (was, now))
-    if recorded:
-        return {part: recorded[part] for part in _WATCHDOG_PARTS if part in recorded}
-    if not now.pfc_watchdog:
-        return {}
-    if was.pfc_watchdog and now.pfc_watchdog_ms in {None, was.pfc_watchdog_ms}:
-        return held
-    times = (f"{ms / 1000:.2f}" for ms in now.pfc_watchdog_ms or WATCHDOG_MS)
-    timer = "timeout {} polling-interval auto recovery-time {}".format(*times)
-    if now.pfc_watchdog_ms is None:
-        timer = held.get("timer", timer)
-    return {"enable": "", "timer": timer, "action": WATCHDOG_ACTION}
 
 
 ROWS: Final = (

@@ -7,7 +7,7 @@ back unless it is confirmed after the second reading (lab/sources.md#eos).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from components.fabric.parts import Sessions, write_list
@@ -35,11 +35,6 @@ _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 """Interfaces that cannot be ports of a bridge."""
 
 
-def _links(answer: Answer) -> dict[str, bool]:
-    words = show.parse_ports(answer).items()
-    return {name: word == "connected" for name, word in words if word is not None}
-
-
 def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
     """VLANs, every interface as configured, and the maps if we manage any QoS."""
     asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
@@ -59,7 +54,20 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
             parts |= routing.parse_routing(sections, plain, router)
     if MAPS in answers:
         with Answer(MAPS, answers[MAPS]).reading():
-            parts |= _maps(answers[MAPS], wanted)
+            maps = table.take_lines(rows.MAP_ROWS, map(str.strip, answers[MAPS].splitlines()))
+        queues, asked = maps.get("class_queues", {}), wanted.dscp_classes
+        classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
+        used = (each for p in wanted.ports.values() for each in (*p.ecn, *(p.strict_classes or ())))
+        for tc in (each for each in used if each and queues.get(each, each) != each):
+            why = (
+                f"traffic class {tc} is mapped to queue {queues[tc]}, but its ECN and schedule "
+                f"are set on queue {tc}; remove that line"
+            )
+            raise base.Unreadable(MAPS, answers[MAPS], why)
+        if asked is not None:
+            parts["dscp_classes"] = {dscp: classes[dscp] for dscp in asked}
+        if wanted.rewrite_dscp is not None:
+            parts["rewrite_dscp"] = "rewrite_dscp" in maps
     state = SwitchState(
         vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
         **parts,
@@ -87,12 +95,6 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
             "`show running-config interfaces`"
         )
     return table.write_steps(_STEPS, actual, target)
-
-
-def _find_refusal(output: str) -> str | None:
-    """EOS reports by lines that start with `%`; a terminal session lacks an exit status."""
-    found = _REFUSAL.search(output)
-    return found[1].strip() if found else None
 
 
 def _factory_state(ports: Sequence[str]) -> SwitchState:
@@ -123,36 +125,16 @@ def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters
     )
 
 
-def _maps(text: str, wanted: SwitchState) -> table.Values:
-    maps = table.take_lines(rows.MAP_ROWS, map(str.strip, text.splitlines()))
-    classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
-    for port in wanted.ports.values():
-        for tc in {*port.ecn, *(port.strict_classes or ())} - {0}:
-            if (queue := maps.get("class_queues", {}).get(tc, tc)) != tc:
-                why = (
-                    f"traffic class {tc} is mapped to queue {queue}, but its ECN and schedule "
-                    f"are set on queue {tc}; remove that line"
-                )
-                raise base.Unreadable(MAPS, text, why)
-    asked = wanted.dscp_classes
-    return {
-        "dscp_classes": None if asked is None else {dscp: classes[dscp] for dscp in asked},
-        "rewrite_dscp": None if wanted.rewrite_dscp is None else "rewrite_dscp" in maps,
-    }
-
-
-def _blocks(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
-    """A block for each port: how a range of split ports is written differs between platforms."""
-    for name, port in target.ports.items():
-        if lines := [*rows.port_lines(actual.ports[name], port)]:
-            yield (f"interface {name}", *lines, "exit")
-
-
 _STEPS: Final[tuple[table.Step, ...]] = (
     table.add_vlans,
     lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
     routing.leaving_lines,
-    _blocks,
+    # A block for each port: how a range of split ports is written differs between platforms.
+    lambda was, now: (
+        (f"interface {name}", *lines, "exit")
+        for name, port in now.ports.items()
+        if (lines := [*rows.port_lines(was.ports[name], port)])
+    ),
     routing.coming_lines,
     routing.forwarding_lines,
     routing.router_lines,
@@ -198,11 +180,18 @@ SYSTEM: Final = switch_system.SwitchSystem(
     read_commands=_read_commands,
     parse=_parse,
     plan_changes=_plan_changes,
-    find_refusal=_find_refusal,
+    find_refusal=base.refusals(_REFUSAL),
     factory_state=_factory_state,
     ports=base.ask_once(STATUS, lambda answer: tuple(show.parse_ports(answer))),
     neighbours=base.ask_once(NEIGHBOURS, show.parse_neighbours),
-    link_states=base.ask_once(STATUS, _links),
+    link_states=base.ask_once(
+        STATUS,
+        lambda answer: {
+            name: word == "connected"
+            for name, word in show.parse_ports(answer).items()
+            if word is not None
+        },
+    ),
     sessions=_sessions,
     counters=_counters,
     intent=plan_intent,

@@ -118,12 +118,6 @@ def _write_mtu(row: Row, was: PortState, now: PortState) -> Iterator[str]:
     yield from ("no shutdown",) if lines and False not in {was.admin_up, now.admin_up} else ()
 
 
-def _write_admin(row: Row, was: PortState, now: PortState) -> Iterator[str]:
-    """Skip the line if the port should be down and a new MTU has already shut it."""
-    if now.admin_up or now.mtu_bytes in {None, was.mtu_bytes}:
-        yield from write_value(row, was, now)
-
-
 def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
     """Set priorities before the global switch, to pause no traffic halfway."""
     line, held = "dcb priority-flow-control priority {} enable", actual.pfc_priorities or ()
@@ -132,12 +126,6 @@ def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
     yield from ((f"no {line.format(each)}",) for each in held if each not in wanted)
     if target.pfc_enabled not in {None, actual.pfc_enabled}:
         yield (f"{'' if target.pfc_enabled else 'no '}dcb priority-flow-control enable force",)
-
-
-def _lldp(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
-    """Only ever put back: `roce` needs it, and `no roce` takes it along."""
-    if target.roce is not None and LLDP in target.native and LLDP not in actual.native:
-        yield ("lldp",)
 
 
 _ENDS: Final = r"minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
@@ -165,11 +153,16 @@ ROWS: Final[tuple[Row | Step, ...]] = (
     _pfc,
     Row("pfc", factory=False, lines={True: "dcb priority-flow-control mode on force",
                                      False: "no dcb priority-flow-control mode force"}),
-    _lldp,
+    # Only ever put back: `roce` needs it, and `no roce` takes it along.
+    lambda was, now: [("lldp",)]
+    if now.roce is not None and LLDP in now.native and LLDP not in was.native else [],
     Row("mtu_bytes", r"mtu (\d+)(?: force)?", write=_write_mtu, command=INTERFACE, alone=True,
         read=lambda a: int(a.match(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes")),
         lines={None: "mtu {}"}),
-    Row("admin_up", factory=True, write=_write_admin, command=INTERFACE, alone=True,
+    # Without the line if the port should be down and a new MTU has already shut it.
+    Row("admin_up", factory=True, command=INTERFACE, alone=True,
+        write=lambda row, was, now: write_value(row, was, now)
+        if now.admin_up or now.mtu_bytes in {None, was.mtu_bytes} else (),
         read=lambda a: a.match(r"^\s*Admin state\s*:\s*(Enabled|Disabled)") == "Enabled",
         lines={True: "no shutdown", False: "shutdown"}),
     remove_vlans,
@@ -278,22 +271,19 @@ class Whole:
         opened = self._open(name) - ({INTERFACE} if name in self.status else set[str]())
         return (command for command in asked_commands(asked) if command in opened)
 
-    def _switchport(self, name: str) -> PortState | None:
-        """Its VLANs; None: a line is missing or cannot be read."""
-        found = _FACTORY | self.ports.get(name, {})
-        mode, lists = found["mode"], {"access": (), **found["trunk_vlans"]}
-        if SWITCHPORTS in self._open(name) or lists.get(mode) is None:
-            return None
-        access = None if mode == "trunk" else found["access_vlan"]
-        return PortState(mode=mode, access_vlan=access, trunk_vlans=lists[mode])
-
     def members(self, wanted: SwitchState) -> dict[str, PortState] | None:
         """Switchports and bundles with their VLANs; None: ask for the table."""
         if wanted.others is not None or not {*wanted.ports} <= {*self.ports, *self.status}:
             return None
-        names = dict.fromkeys((*wanted.ports, *self.ports))
-        told = {name: port for name in names if (port := self._switchport(name)) is not None}
-        return told if len(told) == len(names) else None
+        told: dict[str, PortState] = {}
+        for name in dict.fromkeys((*wanted.ports, *self.ports)):
+            found = _FACTORY | self.ports.get(name, {})
+            mode, lists = found["mode"], {"access": (), **found["trunk_vlans"]}
+            if SWITCHPORTS in self._open(name) or lists.get(mode) is None:
+                return None  # a line is missing or cannot be read
+            access = None if mode == "trunk" else found["access_vlan"]
+            told[name] = PortState(mode=mode, access_vlan=access, trunk_vlans=lists[mode])
+        return told
 
     def port(self, name: str, asked: PortState) -> Values:
         """The wanted settings of a port, except its VLANs."""
@@ -314,26 +304,23 @@ def parse_running(text: str) -> Whole | None:
 
     Then the tables are asked for. The last result is cached, because one look needs it four times.
     """
+    if not _HEADS.search(text):
+        return None
+    vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
     try:
-        return _read_running(text) if _HEADS.search(text) else None
+        for line in text.splitlines():
+            if vlan := _VLAN.match(line):
+                vlans.update(parse_vlan_ranges(vlan[1]))
+            elif found := _OF_PORTS.match(line):
+                tail, kind = f"{found[1] or ''}{found[4]}", _NAMES[found[2]]
+                for name in (f"{kind}{each}" for each in ranges.expand_ports(found[3])):
+                    is_ours = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
+                    is_known = is_ours or _OTHERS.fullmatch(tail)
+                    opened[name] |= set() if is_known else _commands_about(tail)
+            elif not _ELSEWHERE.match(line):
+                opened[ALL] |= _commands_about(line)
     except ValueError:
         return None
-
-
-def _read_running(text: str) -> Whole:
-    vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
-    for line in text.splitlines():
-        if vlan := _VLAN.match(line):
-            vlans.update(parse_vlan_ranges(vlan[1]))
-        elif found := _OF_PORTS.match(line):
-            tail = f"{found[1] or ''}{found[4]}"
-            for name in (f"{_NAMES[found[2]]}{each}" for each in ranges.expand_ports(found[3])):
-                is_ours = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
-                opened[name] |= (
-                    set() if is_ours or _OTHERS.fullmatch(tail) else _commands_about(tail)
-                )
-        elif not _ELSEWHERE.match(line):
-            opened[ALL] |= _commands_about(line)
     roce = re.search(r"^\s*roce\b", text, re.MULTILINE) is not None
     return Whole(tuple(sorted(vlans)), ports, opened, roce, status={})
 

@@ -33,7 +33,6 @@ ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
 """The fallback (capture C10): it counts the RoCE class, and the remainder is everything else."""
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
-_BUNDLES: Final = ("Po", "Mpo")
 _HEARD: Final = re.compile(
     r"^\s*(?:Eth(?P<port>[^ :]+)(?: \(.*\))?:?"
     r"|Remote (?P<key>system name|port-id|port description) *: *(?P<value>.*?) *(?:;.*)?)$",
@@ -135,12 +134,6 @@ def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
     )
 
 
-def _port_names(answer: Answer) -> tuple[str, ...]:
-    """Every Ethernet port, by number: the switchport table names them all."""
-    members = show.read_members(answer)
-    return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
-
-
 def _whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
     """The running configuration, the one-shot, and the table of ports."""
     whole = rows.whole_of(answers)
@@ -171,20 +164,19 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
     return write_steps(rows.STEPS, actual, target)
 
 
-def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
-    """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
-    return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
-
-
-def _rest_commands(answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-    """The commands still needed after the running configuration was read."""
-    rest = _commands(wanted, rows.whole_of(answers))
-    return tuple(command for command in rest if not answers.get(command))
-
-
 def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
     """Read the answers about single ports, and the answers about all ports for the rest."""
-    whole, members = rows.whole_of(answers), _members(answers, wanted)
+    whole, members = rows.whole_of(answers), dict[str, PortState]()
+    if (text := answers.get(show.SWITCHPORTS)) is not None:
+        members = show.read_members(Answer(show.SWITCHPORTS, text))
+        for name in {*wanted.ports} - {*members}:
+            why = (
+                f"port {name} is not a switchport: it is routed (`no switchport`), or it does not "
+                f"exist. To make it one: interface ethernet {name} switchport force"
+            )
+            raise base.Unreadable(show.SWITCHPORTS, text, why)
+    elif whole is not None:
+        members = whole.members(wanted) or {}
     found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
     if whole is None or VLANS in answers:
         found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
@@ -244,21 +236,6 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     )
 
 
-def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortState]:
-    text = answers.get(show.SWITCHPORTS)
-    if text is None:
-        whole = rows.whole_of(answers)
-        return (whole.members(wanted) if whole else None) or {}
-    members = show.read_members(Answer(show.SWITCHPORTS, text))
-    for name in {*wanted.ports} - {*members}:
-        why = (
-            f"port {name} is not a switchport: it is routed (`no switchport`), or it does not exist"
-        )
-        fix = f"To make it one: interface ethernet {name} switchport force"
-        raise base.Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
-    return members
-
-
 _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
     "lossless": "lossless",
     "semi_lossless": "semi-lossless",
@@ -293,14 +270,26 @@ SYSTEM: Final = SwitchSystem(
     **load_facts("onyx"),
     **mellanox_cli.COMMON,
     exec_form=mellanox_cli.EXEC,
-    read_commands=_read_commands,
+    # Two tables, some commands per port, and where LLDP is read, which the one-shot sets.
+    read_commands=lambda wanted: (
+        *_commands(wanted, None),
+        *(() if wanted.roce is None else (rows.RUNNING,)),
+    ),
     parse=_parse,
     plan_changes=_plan_changes,
     factory_state=_factory_state,
     whole_command=_whole_command,
-    rest_commands=_rest_commands,
+    rest_commands=lambda answers, wanted: tuple(
+        each for each in _commands(wanted, rows.whole_of(answers)) if not answers.get(each)
+    ),
     intent=plan_intent,
-    ports=base.ask_once(show.SWITCHPORTS, _port_names),
+    # The switchport table names every Ethernet port.
+    ports=base.ask_once(
+        show.SWITCHPORTS,
+        lambda answer: tuple(
+            sorted((n for n in show.read_members(answer) if n[0].isdigit()), key=port_key)
+        ),
+    ),
     neighbours=base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text)),
     link_states=base.ask_once(
         rows.STATUS,

@@ -327,32 +327,25 @@ class PortPlan:
         if now["adv_speeds"] == now["adv_speeds@"] == "" == was["adv_speeds"]:
             was["adv_speeds"] = was["adv_speeds@"]  # the default of a list is the text `all`
         defaults, gone = Cells(), dict[int, Cell]()
+        offers = (db.read_rows(self.switch, OFFERS) or {}).get(self.name, {})
         for name, field in db.PORT_FIELDS.items():
             cell, text, before = (self.row, name), now[name], was[name] or ""
             if text is None:
                 continue
             value = text or field.default
             if text != before and value and value != before:
-                self._require_offer(name, value)
+                # As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
+                # The FEC of the chip may follow the speed: for another one it is not known yet.
+                offered = list(filter(None, offers.get(f"supported_{name}s", "").split(",")))
+                follows = name == "fec" and (self.row, "speed") in self.first
+                if offered and value not in offered and not follows:
+                    raise Unsettable(
+                        f"{name} {value} of {self.name} is not offered by the port, which has "
+                        f"{', '.join(offered)} (supported_{name}s of STATE_DB)"
+                    )
                 (self.last if field.native else self.first if text else defaults)[cell] = value
             stays_absent = text == before and field.is_absent(self.was, before)
             if field.is_absent(self.port, text) and not stays_absent:
                 gone[field.leaves] = cell
         self.first |= defaults
         self.deletes += [cell for _, cell in sorted(gone.items())]
-
-    def _require_offer(self, name: str, value: str) -> None:
-        """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
-
-        Raises:
-            Unsettable: The port lists its values, and this is not among them. The FEC of the chip
-                may follow the speed, so for another speed it is not known yet.
-        """
-        offers = (db.read_rows(self.switch, OFFERS) or {}).get(self.name, {})
-        key, follows = f"supported_{name}s", name == "fec" and (self.row, "speed") in self.first
-        offered = [each for each in offers.get(key, "").split(",") if each]
-        if offered and value not in offered and not follows:
-            raise Unsettable(
-                f"{name} {value} of {self.name} is not offered by the port, which has "
-                f"{', '.join(offered)} ({key} of STATE_DB)"
-            )

@@ -15,11 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from components.fabric.parts import (
-    WHOLE,
-    write_list,
-    write_text,
-)
+from components.fabric.parts import WHOLE, write_list, write_text
 from components.fabric.ports import marking_of
 from components.fabric.state import OtherPorts, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
@@ -163,16 +159,6 @@ def _own_rows(
     return written, stripped, sorted({*held} - kept)
 
 
-def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
-    """The whole configuration; the release if BGP is wanted, and what ports can run at."""
-    linked = any(port.speed or port.fec for port in wanted.ports.values())
-    return (
-        CONFIG,
-        *((VERSION,) if wanted.bgp is not None else ()),
-        *((PORTS,) if linked else ()),
-    )
-
-
 def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
     tables = read.parse_config(CONFIG, answers[CONFIG])
     read.require_ports(CONFIG, tables, wanted.ports)
@@ -224,14 +210,6 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
     )
 
 
-def _find_refusal(output: str) -> str | None:
-    """Exit status or text: a few commands print an error and exit 0."""
-    printed = output.rpartition(_ECHO)[2]
-    return linux.find_refusal(
-        printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
-    )
-
-
 def _factory_state(ports: Sequence[str]) -> SwitchState:
     """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
@@ -247,13 +225,6 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
     }
     wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
     return _state_of(read.ConfigDb.of(tables), wanted)
-
-
-def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-    """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
-    return base.Question(
-        show.COMMANDS, lambda got: {port: show.port_counters(port, got) for port in ports}
-    )
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
@@ -362,10 +333,20 @@ SYSTEM: Final = switch_system.SwitchSystem(
     **switch_system.load_facts(
         "sonic", exec_form={"native": _unread, "around": _around, "around_undo": _around_undo}
     ),
-    read_commands=_read_commands,
+    # The whole configuration; the release if BGP is wanted, and what ports can run at.
+    read_commands=lambda wanted: (
+        CONFIG,
+        *((VERSION,) if wanted.bgp is not None else ()),
+        *((PORTS,) if any(port.speed or port.fec for port in wanted.ports.values()) else ()),
+    ),
     parse=_parse,
     plan_changes=_plan_changes,
-    find_refusal=_find_refusal,
+    # Exit status or text: a few commands print an error and exit 0.
+    find_refusal=lambda output: linux.find_refusal(
+        output.rpartition(_ECHO)[2],
+        _ERRORS,
+        lambda text: said[1] if (said := _CLICK.search(text)) else text,
+    ),
     factory_state=_factory_state,
     # A reload of the configuration while we write would take our lines away again.
     configure=(
@@ -384,7 +365,9 @@ SYSTEM: Final = switch_system.SwitchSystem(
         linux.read_summary,
         "it is not a summary of FRR's BGP",
     ),
-    counters=_counters,
+    counters=lambda ports: base.Question(
+        show.COMMANDS, lambda got: {port: show.port_counters(port, got) for port in ports}
+    ),
     intent=plan_intent,
     session=linux.SESSION,
     reads_release=lambda text: show.parse_branch(text) > 0,
