@@ -26,6 +26,7 @@ _NO_ANSWER: Final = "failed: query"
 """The message of sminfo if its query got no answer (sminfo.c)."""
 
 _CUT: Final = "the look was cut off before it had seen all ports: is the host overloaded?"
+_PATH: Final = "PathRecord dump:"
 _NO_RECORD: Final = "NO_RECORDS"
 """How saquery words the status 0x0300 of an answer (saquery.c); opensm answers with no record."""
 _KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
@@ -146,7 +147,16 @@ def parse_ib_look(text: str) -> IbFacts:
         why_no_manager=why_no_manager,
         managers=managers,
         why_no_managers=why_no_managers,
-        paths={name: _path(body) for kind, _, name, body in parts if kind == "path"},
+        paths={  # a record is a path; without one saquery prints the status of the answer
+            name: PathAnswer(
+                found=_PATH in body,
+                why_nothing=""
+                if _PATH in body or _NO_RECORD in body
+                else _why_not(body, "saquery"),
+            )
+            for kind, _, name, body in parts
+            if kind == "path"
+        },
         diagnosis=diagnosis,
         why_no_diagnosis=why_no_diagnosis,
     )
@@ -206,14 +216,6 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
             return (), "saquery answered in another form"
         managers.append(_known_manager(*(values[name] for name in names)))
     return tuple(managers), "" if managers else "saquery lists no subnet manager"
-
-
-def _path(body: str) -> PathAnswer:
-    """Read one path: a record is a path; without one saquery prints the status of the answer."""
-    if "PathRecord dump:" in body:
-        return PathAnswer(found=True)
-    why = _why_not(body, "saquery")
-    return PathAnswer() if not why or _NO_RECORD in body else PathAnswer(why_nothing=why)
 
 
 _HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MULTILINE)

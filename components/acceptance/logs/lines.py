@@ -102,18 +102,13 @@ def _clean(line: str) -> str:
         if "\x1b" in line:
             line = _ESCAPE.sub("", line)
         line = _CONTROL.sub("", line)
-    if line.startswith(_JSON_LINE):
-        return _clean(_json_text(line))
-    return line.rstrip()
-
-
-def _json_text(line: str) -> str:
+    if not line.startswith(_JSON_LINE):
+        return line.rstrip()
     try:
-        value = cast("object", json.loads(line))
+        text = cast("dict[str, object]", json.loads(line))["log"]
     except (ValueError, RecursionError):
-        return line[len(_JSON_LINE) :]
-    text = cast("dict[str, object]", value).get("log") if isinstance(value, dict) else ""
-    return "" if not isinstance(text, str) else text.removeprefix(_JSON_LINE)
+        return _clean(line[len(_JSON_LINE) :])
+    return _clean(text.removeprefix(_JSON_LINE)) if isinstance(text, str) else ""
 
 
 def _strip_prefixes(line: str) -> str:
@@ -182,30 +177,23 @@ def read_json(
 
     `make` reads one and raises ValueError on failure; `number=str` keeps numbers as printed.
     """
+    decoder = json.JSONDecoder(
+        parse_float=number, parse_int=number, parse_constant=_refuse_constant
+    )
+    rest, found = text.strip(), list[_Made]()
     try:
-        return [make(value) for value in _documents(text, number)]
+        while rest and len(found) < _MOST_DOCUMENTS:
+            value, end = decoder.raw_decode(rest)
+            found.append(make(value))
+            rest = rest[end:].lstrip(", \r\n\t")
     except (ValueError, RecursionError) as error:
         first = str(error).partition("\n")[0]
         if isinstance(error, ValidationError):
             fault = error.errors(include_url=False)[0]
             first = f"{'.'.join(map(str, fault['loc'])) or 'the document'}: {fault['msg'].lower()}"
         what = f"it looks like JSON, but not that of {tool}: {first}"
-        return ParseProblem(kind="unrecognised", what=_TOO_MANY if first == _TOO_MANY else what)
-
-
-def _documents(text: str, number: type[str] | None) -> Iterator[object]:
-    decoder = json.JSONDecoder(
-        parse_float=number, parse_int=number, parse_constant=_refuse_constant
-    )
-    rest = text.strip()
-    count = 0
-    while rest:
-        if count == _MOST_DOCUMENTS:
-            raise ValueError(_TOO_MANY)
-        value, end = decoder.raw_decode(rest)
-        yield cast("object", value)
-        rest = rest[end:].lstrip(", \r\n\t")
-        count += 1
+        return ParseProblem(kind="unrecognised", what=what)
+    return ParseProblem(kind="unrecognised", what=_TOO_MANY) if rest else found
 
 
 def _refuse_constant(name: str) -> float:
@@ -252,20 +240,14 @@ def read_chunks(file: _Reader) -> Iterator[str]:
     Other bytes become replacement characters.
     """
     first = file.read(_CHUNK_BYTES)
-    decoder = codecs.getincrementaldecoder(_encoding_of(first))(errors="replace")
+    found = [encoding for mark, encoding in _MARKS if first.startswith(mark)]
+    probe = first[:_PROBE_BYTES]
+    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        half = probe[offset::2]
+        if half.count(0) > _ZERO_SHARE * len(half) and probe.count(0) < len(probe):
+            found.append(encoding)
+    decoder = codecs.getincrementaldecoder(next(iter(found), "utf-8"))(errors="replace")
     while first:
         yield decoder.decode(first)
         first = file.read(_CHUNK_BYTES)
     yield decoder.decode(b"", final=True)
-
-
-def _encoding_of(start: bytes) -> str:
-    for mark, encoding in _MARKS:
-        if start.startswith(mark):
-            return encoding
-    probe = start[:_PROBE_BYTES]
-    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        half = probe[offset::2]
-        if half and half.count(0) > _ZERO_SHARE * len(half) and probe.count(0) < len(probe):
-            return encoding
-    return "utf-8"

@@ -104,7 +104,6 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
 def _json_log(document: _Document) -> NcclLog:
     name = document.args[0].rpartition("/")[2] if document.args else ""
     config, bounds = document.config, document.out_of_bounds
-    average = document.average_bus_bandwidth
     share = None if "alltoallv" in name else 1.0
     if "hypercube" in name and config.devices:
         share = (len(config.devices) - 1) / len(config.devices)
@@ -125,16 +124,32 @@ def _json_log(document: _Document) -> NcclLog:
             )
             for each in document.results
         ),
-        bad_rows=tuple(_contradictions(document.results, share))[:_MOST_BAD_ROWS],
+        bad_rows=tuple(
+            f"{each.size} bytes: {half.alg_bw} GB/s in {half.time or 0.0} us"
+            for each in document.results
+            for half in (each.out_of_place, each.in_place)
+            # The processor's own time does not depend on the size.
+            if half is not None and (half.time is not None or half.cpu_time is None)
+            if share is not None
+            and not fits(each.size * share, (half.time or 0.0, half.time or 0.0), half.alg_bw)
+        )[:_MOST_BAD_ROWS],
         out_of_bounds=None if bounds is None else abs(bounds.count) or int(_is_false(bounds.okay)),
-        average_busbw_gb_s=average.bandwidth if average else None,
+        average_busbw_gb_s=(document.average_bus_bandwidth or _Footer()).bandwidth,
         # Of several GPUs in one process, only the first is listed.
         ranks=tuple(
             RankLine(rank=each.rank, host=each.hostname, group=each.group)
             for each in config.devices
             if config.ngpus == 1
         ),
-        sizes=_sizes(config),
+        sizes=Sizes(
+            least_bytes=config.minimum_bytes,
+            most_bytes=config.maximum_bytes,
+            # Of the two steps, the unused one is 0 or missing.
+            factor=config.step_factor if (config.step_factor or 0) > 1 else None,
+            step_bytes=config.step_bytes or None,
+        )
+        if config.minimum_bytes is not None and config.maximum_bytes is not None
+        else None,
         failures=tuple(_json_failures(document)),
     )
 
@@ -150,29 +165,6 @@ def release_of(code: int | str) -> str:
         return "" if text == "0" else text
     major, rest = divmod(int(text), _NEW_CODES if int(text) >= _NEW_CODES else _NEW_CODES // 10)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def _contradictions(results: Iterable[_Result], share: float | None) -> Iterator[str]:
-    for result in results if share is not None else ():
-        size = result.size * (share or 1.0)
-        for half in (result.out_of_place, result.in_place):
-            if half is None or (half.time is None and half.cpu_time is not None):
-                continue  # the processor's own time does not depend on the size
-            time = half.time or 0.0
-            if not fits(size, (time, time), half.alg_bw):
-                yield f"{result.size} bytes: {half.alg_bw} GB/s in {time} us"
-
-
-def _sizes(config: _Config) -> Sizes | None:
-    if config.minimum_bytes is None or config.maximum_bytes is None:
-        return None
-    # Of the two steps, the unused one is 0 or missing.
-    return Sizes(
-        least_bytes=config.minimum_bytes,
-        most_bytes=config.maximum_bytes,
-        factor=config.step_factor if (config.step_factor or 0) > 1 else None,
-        step_bytes=config.step_bytes or None,
-    )
 
 
 def _json_failures(document: _Document) -> Iterator[LogFailure]:
@@ -306,33 +298,29 @@ class Run:
             self.counts[_PARTS[part]] += 1
         if rank := _RANK.search(line):
             if len(self.ranks) < _MOST_RANKS:
-                self._take_rank(rank)
+                number, group, host, gpu = rank.groups(default="")
+                self.ranks.append(
+                    RankLine(rank=int(number), host=host, group=int(group or 0), gpu=gpu)
+                )
+                self.paths.take_name(host)
+                if gpu:
+                    place = whole[0] if (whole := _WHOLE_BUS_ID.search(gpu)) else gpu
+                    self.paths.take_gpu("list", f"{host} {place}", f"{group} {number}")
         elif preamble := _PREAMBLE.search(line):
-            self._take_preamble(preamble)
+            by = int(preamble[3])
+            self.sizes = Sizes(
+                least_bytes=int(preamble[1]),
+                most_bytes=int(preamble[2]),
+                factor=by if preamble[4] == "factor" else None,
+                step_bytes=by if preamble[4] == "bytes" else None,
+            )
+            self.iterations = int(preamble[5]) if preamble[5] else None
         elif starting := _STARTING.search(line):
             self.collective = starting[1]
         elif (version := _VERSION_LINE.search(line)) and version[1]:
             self.library = release_of(int(version[1]))
         else:
             self._feed_footer(line)
-
-    def _take_rank(self, found: re.Match[str]) -> None:
-        rank, group, host, gpu = found.groups(default="")
-        self.ranks.append(RankLine(rank=int(rank), host=host, group=int(group or 0), gpu=gpu))
-        self.paths.take_name(host)
-        if gpu:
-            place = whole[0] if (whole := _WHOLE_BUS_ID.search(gpu)) else gpu
-            self.paths.take_gpu("list", f"{host} {place}", f"{group} {rank}")
-
-    def _take_preamble(self, preamble: re.Match[str]) -> None:
-        by = int(preamble[3])
-        self.sizes = Sizes(
-            least_bytes=int(preamble[1]),
-            most_bytes=int(preamble[2]),
-            factor=by if preamble[4] == "factor" else None,
-            step_bytes=by if preamble[4] == "bytes" else None,
-        )
-        self.iterations = int(preamble[5]) if preamble[5] else None
 
     def _feed_footer(self, line: str) -> None:
         if bounds := _BOUNDS.search(line):
@@ -443,20 +431,16 @@ class _Reader:
             run.feed_own_row(part)
         run.finder.started = run.finder.started or run.is_nccl_tests or is_nccl(part)
         run.finder.feed(part)
-        self._feed_page(part)
         if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
-
-    def _feed_page(self, part: str) -> None:
         if _BANNER.match(part):
             self.in_banner = not self.in_banner
-        if self.in_banner or (self.page >= _LEAST_PAGE and self.markup >= _LEAST_MARKUP):
-            return
-        self.markup += _MARKUP.match(part) is not None
-        if _PAGE.match(part):
-            self.page += 2
-        elif part.endswith((".", ":")) and not is_nccl(part):
-            self.page += _SENTENCE.match(part) is not None
+        is_known = self.page >= _LEAST_PAGE and self.markup >= _LEAST_MARKUP
+        if not self.in_banner and not is_known:
+            self.markup += _MARKUP.match(part) is not None
+            may_be_sentence = part.endswith((".", ":")) and not is_nccl(part)
+            is_sentence = may_be_sentence and _SENTENCE.match(part) is not None
+            self.page += 2 if _PAGE.match(part) else is_sentence
 
 
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
@@ -472,16 +456,18 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     in_document, is_page = reader.markup >= _LEAST_MARKUP, reader.page >= _LEAST_PAGE
     marks = {"in_document": in_document, "is_page": in_document or is_page}
     logs = [_log(run).model_copy(update=marks) for run in reader.runs]
-    known = [log for run, log in zip(reader.runs, logs, strict=True) if _is_known(run, log)]
+    known = [
+        log
+        for run, log in zip(reader.runs, logs, strict=True)
+        if run.is_nccl_tests
+        or run.paths.counts["nccl"]
+        or log.rows
+        or any(failure.kind in _LAUNCHER_KINDS for failure in log.failures)
+    ]
     if not known:
         what = "no line of NCCL or nccl-tests is in it; is it the log of another program?"
         return ParseProblem(kind="unrecognised", what=what)
     return known[0].model_copy(update={"other_runs": tuple(known[1:])})
-
-
-def _is_known(run: Run, log: NcclLog) -> bool:
-    said = any(failure.kind in _LAUNCHER_KINDS for failure in log.failures)
-    return run.is_nccl_tests or bool(run.paths.counts["nccl"] or log.rows) or said
 
 
 def _log(run: Run) -> NcclLog:

@@ -186,8 +186,7 @@ class Paths:
 
     def _take_channel(self, found: re.Match[str]) -> None:
         host, rank, other_rank, local, net, device, gdr, other = found.groups(default="")
-        if host:
-            self.take_name(host)
+        self.take_name(host)
         way = self.ways.get(host) or Way()
         if len(self.ways) < _MOST:
             self.ways[host] = way
@@ -202,15 +201,12 @@ class Paths:
                 self.nets.add(net)
                 way.counts[net] += 1
             way.devices.add(int(device))
-            self._take_ends(way, rank, other_rank)
+            for end in (rank, other_rank):
+                if end and end not in way.ranks and self.counts["ends"] < _MOST_ENDS:
+                    self.counts["ends"] += 1
+                    way.ranks.add(end)
         else:
             self._add("other", other)
-
-    def _take_ends(self, way: Way, *ranks: str) -> None:
-        for rank in ranks:
-            if rank and rank not in way.ranks and self.counts["ends"] < _MOST_ENDS:
-                self.counts["ends"] += 1
-                way.ranks.add(rank)
 
     def _feed_network(self, host: str, message: str) -> None:
         if network := _NETWORK.search(message):
@@ -218,20 +214,16 @@ class Paths:
             if name in self.networks or len(self.networks) < _FEW:
                 self.networks[name] += 1
         elif (using := _USING.search(message)) and using[1] != "Socket":
-            self._take_devices(host, using[2])
+            listed, hcas, index = _OOB.split(using[2], maxsplit=1)[0], list[Hca](), 0
+            for found in _HCA.finditer(listed):
+                index = int(found[1]) if found[1] else index
+                hcas.append(Hca(index=index, device=found[2], link_layer=found[3]))
+            if hcas and (host in self.hosts or len(self.hosts) < _MOST):
+                self.hosts[host] = HostNetwork(
+                    host=host, hcas=tuple(hcas), relaxed_ordering="[RO]" in listed
+                )
         else:
             self._feed_rest(host, message)
-
-    def _take_devices(self, host: str, text: str) -> None:
-        listed = _OOB.split(text, maxsplit=1)[0]
-        hcas: list[Hca] = []
-        index = 0
-        for found in _HCA.finditer(listed):
-            index = int(found[1]) if found[1] else index
-            hcas.append(Hca(index=index, device=found[2], link_layer=found[3]))
-        if hcas and (host in self.hosts or len(self.hosts) < _MOST):
-            relaxed = "[RO]" in listed
-            self.hosts[host] = HostNetwork(host=host, hcas=tuple(hcas), relaxed_ordering=relaxed)
 
     def _feed_rest(self, host: str, message: str) -> None:
         if "ersion" in message and not self.is_rccl:
@@ -239,7 +231,11 @@ class Paths:
         self.counts["init"] += message.count("- Init COMPLETE")
         self.counts["destroy"] += message.count("- Destroy COMPLETE")
         if ranks := _NRANKS.search(message):
-            self._take_rank(host, ranks)
+            self.nranks = max(int(ranks[2]), self.nranks or 0)
+            if ranks[3]:
+                self.nodes = max(int(ranks[3]), self.nodes or 0)
+            if host and len(self.host_of) < _MOST:
+                self.host_of[int(ranks[1])] = host
             if gpu := _GPU_OF_RANK.search(message):
                 self.take_gpu(gpu[4] or gpu[2], f"{host} {gpu[3]}", gpu[1])
             self.counts["mnnvl"] += _MNNVL.search(message) is not None
@@ -247,13 +243,6 @@ class Paths:
             for found in pattern.finditer(message) if word in message else ():
                 name = found[found.lastindex or 0]
                 self._add(kind, name.upper() if kind == "algorithms" else name)
-
-    def _take_rank(self, host: str, ranks: re.Match[str]) -> None:
-        self.nranks = max(int(ranks[2]), self.nranks or 0)
-        if ranks[3]:
-            self.nodes = max(int(ranks[3]), self.nodes or 0)
-        if host and len(self.host_of) < _MOST:
-            self.host_of[int(ranks[1])] = host
 
     def take_gpu(self, comm: str, gpu: str, rank: str) -> None:
         """Takes the GPU of a rank; two ranks on one GPU exchange their data inside its memory."""

@@ -82,14 +82,21 @@ class Table:
 
     def feed(self, stream: str, line: str) -> Iterator[str]:
         """Takes a line; yields its parts outside of a table."""
-        text = self._continue(stream, line) if self._pending else line
+        text, pending = line, self._pending
+        if pending and pending.stream == stream:
+            shown = text.removeprefix(self._prefix)
+            start = _CONTINUED.match(shown)
+            if start and not _ROW_START.match(shown, start.end()):
+                text = self._take_cells(pending, shown, start.end())
         if "type" in text and (header := _HEADER.search(text)):
             yield from self._take_header(text, header)
             return
         while start := _ROW_START.search(text) if has_type(text) else None:
             if start.start():
                 yield text[: start.start()]
-            text = self._take_row(stream, text[start.start() :], start)
+            self._end_row()
+            self._pending = _Pending(stream, [*start.groups()])
+            text = self._take_cells(self._pending, text[start.start() :], len(start[0]))
         if self.is_open and _LEFT_OUT.match(text):
             self._add_bad(f"rows are left out: {text.strip()}")
         elif text.strip():
@@ -119,29 +126,11 @@ class Table:
             if part.strip():
                 yield part
 
-    def _take_row(self, stream: str, text: str, start: re.Match[str]) -> str:
-        self._end_row()
-        self._pending = _Pending(stream, [*start.groups()])
-        return self._take_cells(self._pending, text, len(start[0]))
-
-    def _continue(self, stream: str, text: str) -> str:
-        pending = self._pending
-        shown = text.removeprefix(self._prefix)
-        start = _CONTINUED.match(shown)
-        if pending is None or pending.stream != stream or not start:
-            return text
-        if _ROW_START.match(shown, start.end()):
-            return text
-        return self._take_cells(pending, shown, start.end())
-
     def _take_cells(self, pending: _Pending, text: str, end: int) -> str:
         names, known = list(self.columns), "".join(pending.cells[_AT_REDOP : _AT_REDOP + 1])
         if "redop" in names and (known == "N/A" or number(known) is not None):
             names.remove("redop")
-        while len(pending.cells) < len(names):
-            cell = _CELL.match(text, end)
-            if cell is None:
-                break
+        while len(pending.cells) < len(names) and (cell := _CELL.match(text, end)):
             if names[len(pending.cells)] == "redop" and cell[1]:
                 # Rows of hypercube and of old alltoall lack this column of the header.
                 names.remove("redop")
@@ -151,19 +140,14 @@ class Table:
             end = cell.end()
         pending.text = f"{pending.text} {text[:end].strip()}".strip()
         if len(pending.cells) == len(names):
-            self._conclude(names, pending, text, end)
+            self._pending = None
+            more = _NEXT_NUMBER.match(text, end) and not _ROW_START.match(text[end:].lstrip())
+            row = None if more else parse_row(names, pending.cells, self.share)
+            if row is not None and len(self.rows) < _MOST_ROWS:
+                self.rows.append(row)
+            else:
+                self._add_bad(f"more than {_MOST_ROWS} rows" if row else pending.text)
         return text[end:]
-
-    def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
-        self._pending = None
-        more = _NEXT_NUMBER.match(text, end) and not _ROW_START.match(text[end:].lstrip())
-        row = None if more else parse_row(names, pending.cells, self.share)
-        if row is None:
-            self._add_bad(pending.text)
-        elif len(self.rows) >= _MOST_ROWS:
-            self._add_bad(f"more than {_MOST_ROWS} rows")
-        else:
-            self.rows.append(row)
 
     def _add_bad(self, text: str) -> None:
         if len(self.bad_rows) < _MOST_BAD_ROWS:

@@ -179,10 +179,26 @@ class _Reader:
     def close(self) -> NodeLog:
         tests, other = _json("\n".join(self._texts["nvbandwidth"]))
         diagnosed, more = _json("\n".join(self._texts["dcgm"]))
+        bandwidths: list[Bandwidths] = []
+        for each in _walk(tests):
+            if {"name", "status"} <= each.keys() or "error" in each:
+                value = each.get("bandwidth_matrix")
+                rows = cast("list[list[str]]", value) if isinstance(value, list) else []
+                matrix = tuple(tuple(number(str(cell)) for cell in row) for row in rows)
+                status = str(each.get("status", each.get("error"))).strip()
+                name = str(each.get("name", ""))
+                bandwidths.append(Bandwidths(name=name, status=status, gbyte_s=matrix))
+        results: list[tuple[str, str, str]] = []
+        for test in _walk(diagnosed):
+            for each in _walk(test.get("results")):
+                if "status" in each:  # DCGM 3 names the GPU by `gpu_ids`, DCGM 4 by `entity_id`
+                    gpu = each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", "")))
+                    status = str(each["status"]).lower()
+                    results.append((str(test.get("name", "")), str(gpu), status))
         return NodeLog(
             looks=tuple(NodeLook.model_validate(look) for look in self._looks),
-            bandwidths=tuple(_bandwidths(tests)),
-            diagnosed=tuple(_diagnosed(diagnosed)),
+            bandwidths=tuple(bandwidths),
+            diagnosed=tuple(results),
             absent=tuple(self._absent),
             exit_code=self._exit_code,
             said=(*self._said, *other, *more)[:_MOST_SAID],
@@ -224,22 +240,3 @@ def _walk(value: object) -> Iterator[Mapping[str, object]]:
             waiting += found.values()
         elif isinstance(each, list):
             waiting += cast("list[object]", each)
-
-
-def _bandwidths(tests: object) -> Iterator[Bandwidths]:
-    for each in _walk(tests):
-        if {"name", "status"} <= each.keys() or "error" in each:
-            value = each.get("bandwidth_matrix")
-            rows = cast("list[list[str]]", value) if isinstance(value, list) else []
-            matrix = tuple(tuple(number(str(cell)) for cell in row) for row in rows)
-            status = str(each.get("status", each.get("error"))).strip()
-            yield Bandwidths(name=str(each.get("name", "")), status=status, gbyte_s=matrix)
-
-
-def _diagnosed(tests: object) -> Iterator[tuple[str, str, str]]:
-    """DCGM's results: of 3.x by `gpu_ids`, of 4.x by `entity_id`."""
-    for test in _walk(tests):
-        for each in _walk(test.get("results")):
-            if "status" in each:
-                gpu = each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", "")))
-                yield str(test.get("name", "")), str(gpu), str(each["status"]).lower()

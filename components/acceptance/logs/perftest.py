@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -63,7 +63,7 @@ def _quoted(line: re.Match[str]) -> str:
 
 
 def _document(value: object) -> _Run:
-    """A run as its text would have been read."""
+    """A run as its text would have been read; a row that makes sense in no unit is a bad row."""
     info, results = (_part(value, name) for name in ("test_info", "results"))
     names = {"test": "test"} | {key: name for key, (name, _) in _LABELS.items()}
     fields = {name: info[key] for key, name in names.items() if key in info}
@@ -73,7 +73,19 @@ def _document(value: object) -> _Run:
     if "MsgSize" not in results:
         raise ValueError("results: no MsgSize; run without --output")
     fields["test"] = fields.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")
-    return _run_of(fields, {_CELLS[key]: each for key, each in results.items() if key in _CELLS})
+    cells = {_CELLS[key]: each for key, each in results.items() if key in _CELLS}
+    run = _Run(columns=tuple(cells), ended=True, fields=fields)
+    if any(_NUMBER.fullmatch(each) is None for each in cells.values()):
+        run.add_bad(cells.values())
+        return run
+    if "average" in cells:
+        fitting = [unit for unit in _JSON_UNITS if bandwidth_row(unit, cells) is not None]
+        if len(fitting) > 1 and float(cells["average"]):
+            run.add_bad(("no unit is shown, and the rate tells none:", *cells.values()))
+            return run
+        run.unit = fitting[0] if fitting else ""
+    run.take_row([*cells.values()])
+    return run
 
 
 def _part(value: object, name: str) -> dict[str, str]:
@@ -169,7 +181,16 @@ class _Run:
         self.finder.feed(line)
         self._feed_fields(line)
         if _HEADER in line:
-            line = self._take_header(line)
+            # A document may have everything in one line: the rest goes on below.
+            names, end = list[str](), line.index(_HEADER)
+            while column := _COLUMN.match(line, end):
+                names.append(next(part for part in column.groups() if part))
+                self.unit = column[3] or self.unit
+                end = column.end()
+                end += len(line[end:]) - len(line[end:].lstrip())
+            if len(names) > 1:
+                self.columns, self.inside = tuple(names), True
+            line = line[end:]
         if not self.columns or not line.strip():
             return
         rule = _RULE.search(line)
@@ -193,41 +214,22 @@ class _Run:
             self.notes["duration mode: no peak is measured"] = None
         self.fields |= {name: "true" for name, mark in _MARKS.items() if mark.search(line)}
 
-    def _take_header(self, line: str) -> str:
-        """Take the columns and return the rest, for documents with everything in one line."""
-        start = line.index(_HEADER)
-        names: list[str] = []
-        end = start
-        while column := _COLUMN.match(line, end):
-            names.append(next(part for part in column.groups() if part))
-            self.unit = column[3] or self.unit
-            end = column.end()
-            end += len(line[end:]) - len(line[end:].lstrip())
-        if len(names) > 1:
-            self.columns, self.inside = tuple(names), True
-        return line[end:]
-
     def _feed_words(self, words: Sequence[str]) -> None:
         """Takes the numbers of a line: a row has as many numbers as the header has columns."""
         rows = len(self.rows) + len(self.latencies)
         for word in words:
-            if _NUMBER.fullmatch(word):
-                self._feed_number(word)
+            # After the rule, the row of the other end may come.
+            begins = word.isdecimal() and (self.inside or self.has_result)
+            if _NUMBER.fullmatch(word) and (self.pending or begins):
+                self.pending.append(word)
+                if len(self.pending) == len(self.columns):
+                    self.take_row(self.pending)
+                    self.pending = []
             elif self.pending:
                 self.end_row()
         if self.pending and len(self.rows) + len(self.latencies) > rows:
             # More numbers than the header has columns.
             self.add_bad(words)
-            self.pending = []
-
-    def _feed_number(self, word: str) -> None:
-        # After the rule, the row of the other end may come.
-        begins = word.isdecimal() and (self.inside or self.has_result)
-        if not self.pending and not begins:
-            return
-        self.pending.append(word)
-        if len(self.pending) == len(self.columns):
-            self.take_row(self.pending)
             self.pending = []
 
     def end_row(self) -> None:
@@ -277,7 +279,12 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
         if attempt := _ATTEMPT.match(text):
             _take_attempt(runs, begins=attempt[1] is None, waits=attempt[2] is not None)
             continue
-        for line in _without_noise(runs[-1], text):
+        parts = [text]
+        if "Conflicting CPU" in text:  # these words on the processor's clock may precede a row
+            note = "the CPU frequency is not fixed: latency is unreliable, bandwidth is not"
+            runs[-1].notes[note] = None
+            parts = [part for part in _CPU_NOISE.split(text) if part.strip()]
+        for line in parts:
             # Both ends of one run show their titles before a result.
             begins = _HEADER in line or ("Test" in line and _TITLE.search(line))
             if begins and runs[-1].ended and len(runs) < _MOST_RUNS:
@@ -305,31 +312,6 @@ def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
     said = {failure.kind for failure in runs[-1].finder.failures}
     if waits and said <= NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})
-
-
-def _run_of(fields: dict[str, str], cells: dict[str, str]) -> _Run:
-    """A run with one row; a row that makes sense in no unit is a bad row."""
-    run = _Run(columns=tuple(cells), ended=True, fields=fields)
-    if any(_NUMBER.fullmatch(each) is None for each in cells.values()):
-        run.add_bad(cells.values())
-        return run
-    if "average" in cells:
-        fitting = [unit for unit in _JSON_UNITS if bandwidth_row(unit, cells) is not None]
-        if len(fitting) > 1 and float(cells["average"]):
-            run.add_bad(("no unit is shown, and the rate tells none:", *cells.values()))
-            return run
-        run.unit = fitting[0] if fitting else ""
-    run.take_row([*cells.values()])
-    return run
-
-
-def _without_noise(run: _Run, text: str) -> Iterator[str]:
-    """The line without the tool's words on the processor's clock, which may precede a row."""
-    if "Conflicting CPU" not in text:
-        yield text
-        return
-    run.notes["the CPU frequency is not fixed: latency is unreliable, bandwidth is not"] = None
-    yield from (part for part in _CPU_NOISE.split(text) if part.strip())
 
 
 def _logs(runs: Iterable[_Run]) -> PerftestLog:
