@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -89,15 +89,13 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
         for each in conditions_of(pod)
         if (each["type"], each.get("status")) == ("PodScheduled", "False")
     ]
-    waits += [why for pod in pods if (why := _not_started(pod) or _ended(api, pod))]
+    waits += [why for pod in pods if (why := _hindered(api, pod))]
     if waits:
         return waits
     jobs = [body for body in objects if body["kind"] in POD_LABELS]
     if not jobs and all(pod.get("status", {}).get("phase") == "Running" for pod in pods):
         return []  # the warnings of a namespace are a long list
-    warned = {space: _warnings(api, space) for space in {_space(pod) for pod in (*jobs, *pods)}}
-    waits = [each for pod in pods for each in _warned(pod, warned[_space(pod)])]
-    return waits or [each for body in jobs for each in _refused(body, warned[_space(body)])]
+    return _warned(api, jobs, pods)
 
 
 def _space(body: Body) -> str:
@@ -110,25 +108,25 @@ def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
     return Wait(kind, f"pod {name} {words}".rstrip(": "), look)
 
 
-def _not_started(pod: Body) -> Wait | None:
-    """Find the kubelet's reason not to start a pod or a container."""
+def _hindered(api: Api, pod: Body) -> Wait | None:
+    """Find the kubelet's reason not to start a pod or a container, or how a container ended.
+
+    A pod may fail while its job goes on: workers fail before their launcher is made.
+    """
     status: Body = pod.get("status", {})
     if status.get("phase") == "Failed" and status.get("reason"):
         words = f"was refused by its node: {status['reason']}: {status.get('message', '')}"
         return _wait("node", pod, words)
-    for container in _containers(pod):
-        waiting: Body = container.get("state", {}).get("waiting") or {}
+    keys = ("initContainerStatuses", "containerStatuses")
+    states: list[Body] = [each.get("state", {}) for key in keys for each in status.get(key) or ()]
+    for state in states:
+        waiting: Body = state.get("waiting") or {}
         reason = waiting.get("reason")
         if reason not in _QUIET:
             kind: WaitKind = _TABLES["states"].get(str(reason), "start")
             return _wait(kind, pod, f"waits: {reason}: {waiting.get('message', '')}")
-    return None
-
-
-def _ended(api: Api, pod: Body) -> Wait | None:
-    """A pod that failed while its job goes on: workers fail before their launcher is made."""
-    for container in _containers(pod):
-        ended: Body = container.get("state", {}).get("terminated") or {}
+    for state in states:
+        ended: Body = state.get("terminated") or {}
         if ended.get("exitCode"):
             path = f"/api/v1/namespaces/{_space(pod)}/pods/{pod['metadata']['name']}/log"
             log = api.text(path)
@@ -138,41 +136,34 @@ def _ended(api: Api, pod: Body) -> Wait | None:
     return None
 
 
-def _containers(pod: Body) -> list[Body]:
-    status: Body = pod.get("status", {})
-    keys = ("initContainerStatuses", "containerStatuses")
-    return [each for key in keys for each in status.get(key) or ()]
+def _warned(api: Api, jobs: Sequence[Body], pods: Sequence[Body]) -> list[Wait]:
+    """The last warning about each pod that does not start: it lacks a network or a volume.
 
-
-def _warnings(api: Api, namespace: str) -> list[Body]:
-    """The cluster's own warnings, the last one at the end."""
-    path = f"/api/v1/namespaces/{namespace}/events?fieldSelector=type%3DWarning"
-    events: list[Body] = list((api.get(path) or {}).get("items") or [])
-    events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
-    return events
-
-
-def _warned(pod: Body, events: Sequence[Body]) -> Iterator[Wait]:
-    """Find why a pod does not start on its node: no network, no volume."""
-    name, status = pod["metadata"]["name"], pod.get("status", {})
-    if status.get("phase") not in {None, "Pending"}:
-        return
-    uid = pod["metadata"].get("uid")
-    about = [(each["involvedObject"], each) for each in events]
-    own = [each for at, each in about if (at.get("name"), at.get("uid", uid)) == (name, uid)]
-    for event in own[-1:]:
-        kind: WaitKind = _TABLES["events"].get(str(event.get("reason")), "start")
-        yield _wait(kind, pod, f"waits: {event.get('reason', '')}: {event.get('message', '')}")
-
-
-def _refused(body: Body, events: Sequence[Body]) -> Iterator[Wait]:
-    """Why the cluster refuses the pods of a job, such as a quota or a policy: its last warning."""
-    name, kind = body["metadata"]["name"], str(body["kind"])
-    own = {name, f"{name}-launcher"}
-    of_ours = [each for each in events if each["involvedObject"].get("name") in own]
-    for event in of_ours[-1:]:
-        look = f"kubectl -n {_space(body)} describe {kind.lower()} {name}"
-        yield Wait("refused", f"{kind} {name}: {event.get('message', '')}", look)
+    Without such a warning, the last one about each job: a quota or a policy refuses its pods.
+    """
+    warnings: dict[str, list[tuple[Body, Body]]] = {}
+    for space in {_space(each) for each in (*jobs, *pods)}:
+        path = f"/api/v1/namespaces/{space}/events?fieldSelector=type%3DWarning"
+        events: list[Body] = list((api.get(path) or {}).get("items") or [])
+        events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+        warnings[space] = [(each["involvedObject"], each) for each in events]
+    waits: list[Wait] = []
+    for pod in pods:
+        name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
+        about = warnings[_space(pod)]
+        own = [each for at, each in about if (at.get("name"), at.get("uid", uid)) == (name, uid)]
+        waits_still = pod.get("status", {}).get("phase") in {None, "Pending"}
+        for event in own[-1:] if waits_still else ():
+            kind: WaitKind = _TABLES["events"].get(str(event.get("reason")), "start")
+            words = f"waits: {event.get('reason', '')}: {event.get('message', '')}"
+            waits.append(_wait(kind, pod, words))
+    for body in () if waits else jobs:
+        job, name = str(body["kind"]), body["metadata"]["name"]
+        names = {name, f"{name}-launcher"}
+        own = [each for at, each in warnings[_space(body)] if at.get("name") in names]
+        look = f"kubectl -n {_space(body)} describe {job.lower()} {name}"
+        waits += [Wait("refused", f"{job} {name}: {e.get('message', '')}", look) for e in own[-1:]]
+    return waits
 
 
 class Api(Protocol):
@@ -284,7 +275,16 @@ class ProbeWait:
         """Whether the deadline has passed, or the wait has lasted too long to end without help."""
         now = self._clock()
         if now - self._looked_s >= LOOK_S:
-            self._looked_s, self._limit_s = now, self._look(api, objects)
+            waits = find_waits(api, objects)
+            kinds = {each.kind for each in waits}
+            if waits:
+                self._patience.tell(waits[0].words)
+            if "place" in kinds and self._patience.place_s is not None:
+                self._limit_s = self._patience.place_s
+            else:
+                stuck = kinds & STUCK or ("place" in kinds and self._patience.lacks())
+                self._limit_s = GIVE_UP_S if stuck else inf
+            self._looked_s = now
             self._hoped_s = now if self._limit_s == inf else self._hoped_s
         return now - self._hoped_s >= self._limit_s or now - self._begun_s >= self._deadline_s
 
@@ -293,16 +293,6 @@ class ProbeWait:
         """Say after how long the probe was given up, if before its deadline."""
         waited_s = self._clock() - self._begun_s
         return f"given up after {waited_s:.0f} s" if waited_s < self._deadline_s else ""
-
-    def _look(self, api: Api, objects: Sequence[Body]) -> float:
-        waits = find_waits(api, objects)
-        kinds = {each.kind for each in waits}
-        if waits:
-            self._patience.tell(waits[0].words)
-        if "place" in kinds and self._patience.place_s is not None:
-            return self._patience.place_s
-        stuck = kinds & STUCK or ("place" in kinds and self._patience.lacks())
-        return GIVE_UP_S if stuck else inf
 
 
 CALLS_AT_ONCE: Final = 16
@@ -340,12 +330,10 @@ class KubernetesApi:
     def get(self, path: str) -> Body | None:
         """Read one object or list."""
         answer = self._call("GET", path)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
         try:
-            return (
-                None
-                if answer.status == HTTPStatus.NOT_FOUND
-                else cast("Body", json.loads(answer.text))
-            )
+            return cast("Body", json.loads(answer.text))
         except ValueError as error:
             raise DeviceError(f"the cluster answered GET {path} with no JSON: {error}") from error
 
@@ -404,17 +392,13 @@ class PodList:
             now, known = self.clock(), self._lists.get(folder)
             since, pods = known or (now - LIST_S, dict[str, Body]())
             if now - since >= LIST_S:
-                pods = self._listed(folder)
+                try:
+                    answer = self.api.get(f"{folder}?labelSelector={PART_OF}%3D{ACCEPTANCE}") or {}
+                except DeviceError:
+                    answer: Body = {}
+                pods = {pod["metadata"]["name"]: pod for pod in answer.get("items") or ()}
                 self._lists[folder] = (self.clock(), pods)
         return pods.get(name) or self.api.get(path)
-
-    def _listed(self, folder: str) -> Mapping[str, Body]:
-        try:
-            answer = self.api.get(f"{folder}?labelSelector={PART_OF}%3D{ACCEPTANCE}") or {}
-        except DeviceError:
-            return {}
-        listed: list[Body] = answer.get("items") or []
-        return {pod["metadata"]["name"]: pod for pod in listed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,11 +489,26 @@ def run_probe(
             why = why_waiting(api, objects)
             ran = replace(ran, reason="; ".join(filter(None, (why, ran.reason))))
         elif not ran.succeeded:
-            said = _said_by_others(api, objects, watched)
+            # The last lines of the other jobs: a perftest's server knows why its client ended.
+            others = [each for each in objects if each["kind"] in {"Job", "Pod"}]
+            logs = [(each, _log_of(api, each)) for each in others if each is not watched]
+            lines = [
+                (each, [*filter(None, map(str.strip, log.splitlines()))]) for each, log in logs
+            ]
+            said = [
+                f"{each['metadata']['name']}: {' | '.join(last[-_LAST_LINES:])}"
+                for each, last in lines
+                if last
+            ]
             ran = replace(ran, reason="; ".join((ran.reason, *said)))
     except DeviceError as error:
         ran = ProbeRun(reason=str(error))
-    left = _clean(api, objects, clock)
+    left: list[str] = []
+    for body in reversed(objects):
+        try:
+            _remove(api, body, clock)
+        except DeviceError as error:
+            left.append(f"{body['metadata']['name']} is left on the cluster: {error}")
     return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
 
 
@@ -529,17 +528,6 @@ def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) ->
             raise DeviceError(f"its server never got an address: {why_waiting(api, posted)}")
         pause()
     return body
-
-
-def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> list[str]:
-    """Delete all created objects, and name those that could not be deleted."""
-    left: list[str] = []
-    for body in reversed(objects):
-        try:
-            _remove(api, body, clock)
-        except DeviceError as error:
-            left.append(f"{body['metadata']['name']} is left on the cluster: {error}")
-    return left
 
 
 def _remove(api: Api, body: Body, clock: Callable[[], float]) -> None:
@@ -570,15 +558,6 @@ def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -
 _GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
 _LAST_LINES: Final = 4
 """Lines of the other end's log: its last messages, and the line that its script adds."""
-
-
-def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:
-    """The last lines of a failed probe's other jobs: a perftest's server knows why it ended."""
-    for body in objects:
-        if body["kind"] in {"Job", "Pod"} and body is not watched:
-            lines = [line.strip() for line in _log_of(api, body).splitlines() if line.strip()]
-            if lines:
-                yield f"{body['metadata']['name']}: {' | '.join(lines[-_LAST_LINES:])}"
 
 
 def _log_of(api: Api, body: Body) -> str:

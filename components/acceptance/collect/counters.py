@@ -96,7 +96,14 @@ async def _read(
     endpoint = source.endpoint
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
-        ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
+        asked = (endpoint, source.os, source.interfaces, secrets)
+        lost: tuple[RoutingFault, ...] = ()
+        if source.links is None:
+            ports = await asyncio.to_thread(read_counters, *asked)
+        else:
+            bfd = bool(source.links.bfd)
+            ports, sessions = await asyncio.to_thread(read_counted, *asked, bfd=bfd)
+            lost = find_routing_faults(source.links, sessions)
         counted = {name: (flatten_port(port), port.unread) for name, port in ports.items()}
         return counted, lost
     command = counters_script(() if on_fabric else source.interfaces)
@@ -109,17 +116,6 @@ def counters_script(interfaces: Sequence[str]) -> str:
     """The text that reads the counters of some interfaces, or of all InfiniBand adapters."""
     head = f"nics='{' '.join(interfaces)}'\nrdma='{_TABLES['rdma']}'\nports='{' '.join(_ENDS)}'\n"
     return head + host_script("read_counters")
-
-
-def _read_switch(
-    source: CounterSource, secrets: Mapping[str, str]
-) -> tuple[Mapping[str, PortCounters], tuple[RoutingFault, ...]]:
-    """Read a switch's counters over one connection, and its routed links if the plan has any."""
-    asked = (source.endpoint, source.os, source.interfaces, secrets)
-    if source.links is None:
-        return read_counters(*asked), ()
-    ports, sessions = read_counted(*asked, bfd=bool(source.links.bfd))
-    return ports, find_routing_faults(source.links, sessions)
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
@@ -213,9 +209,7 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     )
     if lost := _find_reset(first, last):
         return base.model_copy(update={"status": "not_counted", "detail": lost})
-    hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
-    fields = _fields(hop.role, _grow(first, last), hidden)
-    return base.model_copy(update=fields)
+    return base.model_copy(update=_fields(hop.role, first, last))
 
 
 _VF: Final = re.compile(r"vf\.[^.]+\.")
@@ -240,15 +234,6 @@ def _find_reset(first: Counters, last: Counters) -> str:
     return ""
 
 
-def _grow(first: Counters, last: Counters) -> dict[str, int]:
-    """The growth of each NIC counter, over the VFs that both readings show."""
-    grown: Counter[str] = Counter()
-    ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
-    for name, value in diff_counters(first, ends).items():
-        grown[_VF.sub("", name)] += value
-    return dict(grown)
-
-
 _KEPT: Final = 1500
 """Characters of an answer that go into the evidence: a table of one port has fewer."""
 
@@ -261,7 +246,13 @@ def describe_unread(unread: Unread) -> str:
     return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
-def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
+def _fields(role: HopRole, first: Counters, last: Counters) -> dict[str, object]:
+    grown: Counter[str] = Counter()
+    # Only of the VFs that both readings show.
+    ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
+    for name, value in diff_counters(first, ends).items():
+        grown[_VF.sub("", name)] += value
+    hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
     found = _losses(grown)
     data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
@@ -316,9 +307,8 @@ def _losses(grown: Counters) -> dict[str, object]:
         for kind, own in _KINDS.items()
     }
     sums = {kind: sum(each.values()) if each else None for kind, each in found.items()}
-    of_priority = sums.pop("of_priority")
-    if of_priority is not None:
-        sums["discards"] = max(of_priority, sums["discards"] or 0)
+    known = [n for n in (sums.pop("of_priority"), sums["discards"]) if n is not None]
+    sums["discards"] = max(known, default=None)
     return {**sums, "errors": _positive(found["errors"]), "noted": _positive(found["noted"])}
 
 

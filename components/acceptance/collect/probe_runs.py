@@ -20,7 +20,6 @@ from typing import Any, Final, Literal
 from components.acceptance.acceptance_plan import (
     ADAPTERS,
     AcceptancePlan,
-    CounterSource,
     HopPlan,
     ProbePlan,
 )
@@ -174,6 +173,14 @@ async def _run_batch(
     this: Round, batch: list[ProbePlan], lost: dict[str, str], *, all_devices: bool
 ) -> list[ProbeEvidence]:
     """Run probes at once; read the counters on their way once before and once after."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def run(each: _Ready) -> tuple[ProbeRun, float]:
+        async with gate:
+            begun = time.monotonic()
+            ran = await _run(this, *each)
+            return ran, time.monotonic() - begun
+
     ready: list[_Ready] = []
     found: dict[str, ProbeEvidence] = {}
     for probe in batch:
@@ -184,10 +191,17 @@ async def _run_batch(
         else:
             ready.append((probe, objects))
     if ready:
-        sources = _on_the_way(this.plan, [probe for probe, _ in ready])
+        # The sources of their hops: reading every device around every probe would grow with the
+        # square of the hosts.
+        hops = {(hop.device, hop.interface) for probe, _ in ready for hop in probe.hops}
+        sources = [
+            replace(each, interfaces=names)
+            for each in this.plan.sources
+            if (names := tuple(at for at in each.interfaces if (each.endpoint.device, at) in hops))
+        ]
         # The first reading is of all devices, so that a lost one is named.
         before = await read_snapshot(this.plan.sources if all_devices else sources, this.secrets)
-        runs = await _run_at_once(this, ready)
+        runs = await asyncio.gather(*map(run, ready))
         after = await read_snapshot(sources, this.secrets)
         lost |= before.unreachable
         lost |= after.unreachable
@@ -196,19 +210,6 @@ async def _run_batch(
             this.turn.learn(item)
             found[item.probe.name] = item
     return [found[probe.probe.name] for probe in batch]
-
-
-async def _run_at_once(this: Round, ready: Sequence[_Ready]) -> list[tuple[ProbeRun, float]]:
-    """Each run, and the seconds that it took; one that fails or hangs does not stop the others."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def run(each: _Ready) -> tuple[ProbeRun, float]:
-        async with gate:
-            begun = time.monotonic()
-            ran = await _run(this, *each)
-            return ran, time.monotonic() - begun
-
-    return list(await asyncio.gather(*map(run, ready)))
 
 
 async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
@@ -276,19 +277,6 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     )
 
 
-def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
-    """The sources to read before and after probes: those of their hops.
-
-    Reading every device around every probe would grow with the square of the hosts.
-    """
-    hops = {(hop.device, hop.interface) for probe in probes for hop in probe.hops}
-    return [
-        replace(each, interfaces=names)
-        for each in plan.sources
-        if (names := tuple(at for at in each.interfaces if (each.endpoint.device, at) in hops))
-    ]
-
-
 def _evidence(
     this: Round,
     probe: ProbePlan,
@@ -296,9 +284,18 @@ def _evidence(
     snapshots: tuple[Snapshot, Snapshot],
     took_s: float,
 ) -> ProbeEvidence:
-    file, why = _keep_log(this, probe.probe.name, ran.log)
+    path, why = this.folder / f"{probe.probe.name}.log", ""
+    try:
+        write_whole(path, ran.log)
+    except OSError as error:  # a full disk must not end other probes
+        why = f"its log was not kept: {path}: {error.strerror}"
     # Without its log a verdict cannot be checked, and does not count as proof.
-    outcome: Outcome = "not_run" if why else _outcome(ran)
+    outcome: Outcome = "not_run"
+    if ran.ended and not why:
+        outcome = "completed" if ran.succeeded else "failed"
+    elif ran.log and not why:
+        outcome = "timed_out"
+    file = "" if why else f"{this.folder.name}/{path.name}"
     base = digest_log(probe.probe, ran.log, outcome=outcome, log_file=file)
     update: dict[str, Any] = {
         "detail": "; ".join(filter(None, (why, ran.reason))),
@@ -309,22 +306,6 @@ def _evidence(
         "routing": routing_faults_on_path(probe.hops, snapshots[1]),
     }
     return base.model_copy(update=update)
-
-
-def _keep_log(this: Round, name: str, log: str) -> tuple[str, str]:
-    """Write the log; give its name, or why this failed: a full disk must not end other probes."""
-    path = this.folder / f"{name}.log"
-    try:
-        write_whole(path, log)
-    except OSError as error:
-        return "", f"its log was not kept: {path}: {error.strerror}"
-    return f"{this.folder.name}/{path.name}", ""
-
-
-def _outcome(ran: ProbeRun) -> Outcome:
-    if ran.ended:
-        return "completed" if ran.succeeded else "failed"
-    return "timed_out" if ran.log else "not_run"
 
 
 _TIMED_OUT: Final = (124, 137)
@@ -340,7 +321,12 @@ async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeR
         ran = _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
         if ran.succeeded:
             return ran
-        return replace(ran, reason=f"{ran.reason}; server: {await _last_words(server)}")
+        said = "still waiting for its client"
+        done, _ = await asyncio.wait({server}, timeout=1)
+        if done:
+            answer = server.result()
+            said = str(answer) if isinstance(answer, DeviceError) else _last_line(answer.stdout)
+        return replace(ran, reason=f"{ran.reason}; server: {said}")
     finally:
         # Its own deadline on the host ends what a cancelled session leaves behind.
         server.cancel()
@@ -376,14 +362,6 @@ def _as_run(answer: HostAnswer | DeviceError, deadline_s: float) -> ProbeRun:
 
 def _last_line(log: str) -> str:
     return (log.strip().splitlines() or ["it printed nothing"])[-1]
-
-
-async def _last_words(server: asyncio.Task[HostAnswer | DeviceError]) -> str:
-    done, _ = await asyncio.wait({server}, timeout=1)
-    if not done:
-        return "still waiting for its client"
-    answer = server.result()
-    return str(answer) if isinstance(answer, DeviceError) else _last_line(answer.stdout)
 
 
 ASK_AGAIN_S: Final = 5.0
@@ -430,15 +408,17 @@ def collect_evidence(
     api = open_cluster(plan.access, secrets) if asked else None
     api = api if api is None or isinstance(api, Absent) else PodList(api)
     turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=(*plan.images, *plan.probes))
-    proven = _last_proofs(request, run)
+    probes = (*(each.probe for each in plan.probes), *plan.left_out)
+    wanted = {subject for probe in probes for subject in subjects_of(probe)}
+    proven = last_proofs(request.stack, run, wanted)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
     classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
     with classes as (name, how):
         this = Round(plan, api, run, secrets, folder, turn, proven, request.provenance, name)
-        probes, unreachable = asyncio.run(run_all(this))
+        ran, unreachable = asyncio.run(run_all(this))
         memlock = _read_memlock(this, api) if api and asked else {}
     allocatable = _read_allocatable(api, plan) if api and asked else {}
-    found = Evidence(
+    return Evidence(
         cluster=plan.cluster,
         plan_digest=request.plan_digest,
         run=run,
@@ -446,39 +426,25 @@ def collect_evidence(
         finished_at=_now(),
         provenance=request.provenance,
         limits=plan.limits,
-        probes=tuple(probes),
+        probes=tuple(ran),
         unreachable=unreachable,
         memlock=memlock,
         allocatable=allocatable,
         ib=seen,
         beside=read_foreign_settings(request.stack, run),
         facts={"priority of the probes' pods": how} if how else {},
-    )
-    return found.model_copy(update=_not_asked(plan, proven))
-
-
-def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, object]:
-    """The parts that this run leaves out, and the date of each one's last proof."""
-    places = (place for each in plan.left_out for place in subjects_of(each)[1:])
-    return {
-        "when_busy": plan.policy.when_busy,
-        "scope": plan.policy.scope,
-        "max_age_days": plan.policy.max_age_days or MAX_AGE_DAYS,
-        "left_out": tuple(
+        when_busy=plan.policy.when_busy,
+        scope=plan.policy.scope,
+        max_age_days=plan.policy.max_age_days or MAX_AGE_DAYS,
+        left_out=tuple(
             LeftOut(name=label_of(each), proven_at=proven.get(label_of(each), ""))
             for each in plan.left_out
         ),
-        "places_left_out": tuple(dict.fromkeys(places)),
-        "last_proofs": dict(proven),
-    }
-
-
-def _last_proofs(request: AcceptRequest, run: int) -> dict[str, str]:
-    """The dates at which earlier runs proved the site's hosts, rails and links."""
-    plan = request.acceptance
-    probes = (*(each.probe for each in plan.probes), *plan.left_out)
-    wanted = {subject for probe in probes for subject in subjects_of(probe)}
-    return last_proofs(request.stack, run, wanted)
+        places_left_out=tuple(
+            dict.fromkeys(place for each in plan.left_out for place in subjects_of(each)[1:])
+        ),
+        last_proofs=proven,
+    )
 
 
 def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api | None:

@@ -122,21 +122,17 @@ def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
             spec, workers = _part(body, *path), _part(body, *_WORKER)
             tolerations = tuple(spec.get("tolerations") or ())
             count = int(workers.get("replicas", 1))
-            yield Need(_nodes_of(spec), count, _requests(spec), tolerations)
-
-
-def _nodes_of(spec: Body) -> tuple[str, ...]:
-    selected: str | None = _part(spec, "nodeSelector").get(_HOST)
-    if selected:
-        return (selected,)
-    required = _part(spec, "affinity", "nodeAffinity", _REQUIRED)
-    return tuple(
-        str(name)
-        for term in required.get("nodeSelectorTerms") or ()
-        for each in term.get("matchExpressions") or ()
-        if each["key"] == _HOST and each["operator"] == "In"
-        for name in each["values"]
-    )
+            required = _part(spec, "affinity", "nodeAffinity", _REQUIRED)
+            allowed: list[str] = [
+                name
+                for term in required.get("nodeSelectorTerms") or ()
+                for each in term.get("matchExpressions") or ()
+                if each["key"] == _HOST and each["operator"] == "In"
+                for name in each["values"]
+            ]
+            selected: str | None = _part(spec, "nodeSelector").get(_HOST)
+            nodes = (selected,) if selected else tuple(allowed)
+            yield Need(nodes, count, _requests(spec), tolerations)
 
 
 def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hindrance | None:
@@ -178,18 +174,12 @@ def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:
         offered, holders = use.offers.get(resource, 0), use.held.get(resource, {})
         taken = sum(holders.values())
         if offered >= count > offered - taken:
-            return Hindrance("busy", _busy(use.name, resource, offered, holders))
+            shares = ", ".join(f"{pod} ({held})" for pod, held in sorted(holders.items()))
+            who = f"pods {shares} use" if len(holders) > 1 else f"pod {next(iter(holders))} uses"
+            things = "GPUs" if resource == GPU else resource
+            words = f"busy: {who} {taken} of {offered} {things} of {use.name}"
+            return Hindrance("busy", words)
     return None
-
-
-def _busy(node: str, resource: str, offered: int, holders: Mapping[str, int]) -> str:
-    """`busy: pod train/job-0 uses 8 of 8 GPUs of gpu01`."""
-    things = "GPUs" if resource == GPU else resource
-    if len(holders) == 1:
-        ((pod, count),) = holders.items()
-        return f"busy: pod {pod} uses {count} of {offered} {things} of {node}"
-    shares = ", ".join(f"{pod} ({count})" for pod, count in sorted(holders.items()))
-    return f"busy: pods {shares} use {sum(holders.values())} of {offered} {things} of {node}"
 
 
 _FRESH_S: Final = 5.0
