@@ -173,17 +173,24 @@ LATER: Final = "then run `railyard preflight` again"
 def judge_artefacts(artefacts: Iterable[Artefact], facts: Mapping[str, str]) -> Iterator[Words]:
     """Judge the files that a host fetches itself, and the images that it pulls."""
     for each in artefacts:
-        if each.name == listing.K3S_POLICY and "selinux" not in facts:
-            continue  # a node without SELinux does not fetch it
-        for key in ("sum", "reach", "image"):
-            if says := facts.get(f"{key}.{each.name}"):
-                # With curl's status and words: `failed 60 curl: (60) SSL certificate problem`.
-                head, _, rest = says.partition(" ")
-                status, _, words = rest.partition(" ")
-                fix = _FETCH_FIXES.get(status, "open the way to it: firewall, proxy, route")
-                shown, fix = (words or says, fix) if head == "failed" else (says, "")
-                judge = _judge_image if key == "image" else _judge_file
-                yield from judge(each, says, shown, fix)
+        key = "image" if each.kind == "image" else "sum" if each.sha256 else "reach"
+        says = facts.get(f"{key}.{each.name}")
+        if not says or (each.name == listing.K3S_POLICY and "selinux" not in facts):
+            continue  # a node without SELinux does not fetch K3s' policy
+        shown, fix = says, ""
+        if says.startswith("failed "):
+            # With curl's status and words: `failed 60 curl: (60) SSL certificate problem`.
+            _, status, *words = says.split(" ", 2)
+            fix = _FETCH_FIXES.get(status, "open the way to it: firewall, proxy, route")
+            shown = "".join(words) or says
+        elif key == "reach" and says >= "400" and says not in _NO_HEAD:
+            shown, fix = f"the server answers {says}", _FETCH_FIXES["22"]
+        judge = _judge_image if key == "image" else _judge_file
+        yield from judge(each, says, shown, fix)
+
+
+_NO_HEAD: Final = frozenset({"405", "501"})
+"""Answers of a server that does not know HEAD: it may serve the file to GET."""
 
 
 def _judge_file(artefact: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:

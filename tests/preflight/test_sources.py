@@ -61,6 +61,27 @@ def test_an_artefact_that_is_gone_or_another_is_named(
     assert fix in found["artefact-k3s"].fix
 
 
+@pytest.mark.parametrize(
+    ("status", "actual"),
+    [(200, ""), (404, "the server answers 404"), (503, "the server answers 503")],
+)
+def test_a_file_without_a_checksum_must_be_served(tmp_path: Path, status: int, actual: str) -> None:
+    with serve({"/k3s": Answer(status)}, tmp_path) as served:
+        address = f"{served.address}/k3s"
+        found = causes(ask(file_wants(address, ""), {"CURL_CA_BUNDLE": str(served.authority)}))
+    assert {each.actual for each in found.values()} == ({actual} if actual else set())
+    for each in found.values():
+        assert (each.rule, each.what.split()[0]) == ("artefact-k3s", address)
+        assert each.fix.startswith("correct the address")
+
+
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_server_that_answers_no_head_proves_nothing(tmp_path: Path, status: int) -> None:
+    with serve({"/k3s": Answer(status)}, tmp_path) as served:
+        wants = file_wants(f"{served.address}/k3s", "")
+        assert causes(ask(wants, {"CURL_CA_BUNDLE": str(served.authority)})) == {}
+
+
 def test_a_file_on_the_host_is_compared_too(tmp_path: Path) -> None:
     file = tmp_path / "k3s"
     assert causes(ask(file_wants(str(file))))["artefact-k3s"].actual == "absent"
