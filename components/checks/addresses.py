@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations, product
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple
 
 from components.checks.rows import also, known, refuse, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places, twins, values, walk
-from components.checks.topology import PlacedNic, list_nics
+from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
@@ -45,6 +44,47 @@ def as_ipv4(text: str) -> IPv4Address | None:
         return IPv4Address(text)
     except ValueError:
         return None
+
+
+def _is_one_pool(spec: ClusterSpec) -> bool:
+    return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
+
+
+@also(
+    unique(
+        "rails.*.resource",
+        "give each rail a separate resource, or all rails of a flat fabric the same one.",
+        "two rails share the resource {value}.",
+        when=lambda spec: spec.pod_network.mode == "sriov" and not _is_one_pool(spec),
+        by=lambda each: each.value.lower(),
+    )
+)
+def check_resource_name(spec: ClusterSpec) -> Findings:
+    """Each rail has a separate extended resource, or all rails of a flat fabric share one.
+
+    A pod gets VFs of any card from one resource. So each card of a flat fabric has one VF, and
+    a pod asks for as many as there are rails; the bandwidth test of one rail is left out. Case
+    makes no difference, since the plugin passes VFs in variables of upper case. With
+    `rdma_shared` rails may share a resource.
+    """
+    if spec.pod_network.mode != "sriov" or not _is_one_pool(spec):
+        return
+    name, first, why = spec.rails[0].resource, spec.rails[0].vlan, list[tuple[str, Place]]()
+    for rail, here in [each for each in walk(spec, "rails.*", Rail) if each[0].vlan != first][:1]:
+        why += [(f"{rail.name} is in VLAN {rail.vlan} and not in {first}", *here("vlan"))]
+    wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
+    if wrong:
+        count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
+        why += [(f"{count} {wrong[0].nic.vfs} VFs", *wrong[0].at("vfs"))]
+    if spec.acceptance.perftest:
+        why += [("perftest cases need a rail to run on", at(("acceptance", "perftest")))]
+    if why:
+        reasons = ", and ".join(text for text, _ in why)
+        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
+        where = (*places(spec, "rails.0.resource"), *(place for _, place in why))
+        fix = "give each rail a separate resource, VLAN and subnet. Or keep one resource, and "
+        fix += "write the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
+        yield Finding(what, where, fix)
 
 
 def check_node_address(spec: ClusterSpec) -> Findings:
@@ -95,7 +135,14 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     trunks between all leaves. Networks whose addresses Linux accepts from no cable are refused too:
     0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
-    networks = [*_networks(spec)]
+    networks = [
+        _Net(f"the subnet of {rail.name}", rail.subnet, (*here.path, "subnet"))
+        for rail, here in walk(spec, "rails.*", Rail)
+    ]
+    networks += [
+        _Net(f"the {each.key.removesuffix('_cidr')} network", each.value, each.path)
+        for each in values(spec, "kubernetes.pod_cidr kubernetes.service_cidr")
+    ]
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
     if same:
         yield from _no_flat_fabric(spec)
@@ -110,22 +157,6 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
             what = f"{net.name}, {net.network}, is in {never}, which devices cannot use."
             fix = "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16."
             yield Finding(what, (at(net.path, net.network),), fix)
-    for (name, address, path), net in product(_addresses(spec), networks):
-        if address in net.network:
-            wrong = net.name.removeprefix("the subnet of ")
-            where = (at(path, address), at(net.path, net.network))
-            fix = f"keep the management network apart: give {wrong} another subnet."
-            yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
-
-
-def _networks(spec: ClusterSpec) -> Iterator[_Net]:
-    for rail, here in walk(spec, "rails.*", Rail):
-        yield _Net(f"the subnet of {rail.name}", rail.subnet, (*here.path, "subnet"))
-    for each in values(spec, "kubernetes.pod_cidr kubernetes.service_cidr"):
-        yield _Net(f"the {each.key.removesuffix('_cidr')} network", each.value, each.path)
-
-
-def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
     named = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
@@ -134,9 +165,12 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
     named += [(each.owner, each.value, each.path) for each in values(spec, "hosts.*.node_ip")]
     shared = values(spec, "kubernetes.virtual_address.address")
     named += [("the balancers", str(each.value), each.path) for each in shared]
-    for name, text, path in named:
-        if (address := as_ipv4(text)) is not None:
-            yield name, address, path
+    for (name, text, path), net in product(named, networks):
+        if (address := as_ipv4(text)) is not None and address in net.network:
+            wrong = net.name.removeprefix("the subnet of ")
+            where = (at(path, address), at(net.path, net.network))
+            fix = f"keep the management network apart: give {wrong} another subnet."
+            yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
 
 
 def _no_flat_fabric(spec: ClusterSpec) -> Findings:
@@ -201,28 +235,25 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
         for subnet in subnets_of(rail):
             found = cards.get(subnet, [])
             workers = len(found) if subnet.leaf else len(spec.workers)
+            # Pods on shared cards; None if each has a VF.
             pods = workers if shared and found and spec.kubernetes is not None else None
-            yield from _too_small(r, subnet, found, pods)
-
-
-def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
-    """Report a subnet without room; `pods` counts those on shared cards, None if each has a VF."""
-    own = sum(card.address is not None for card in cards)
-    # `vf-limit` reports a card with more VFs than its limit.
-    vfs = sum(min(card.vfs, card.vf_limit or card.vfs) for card in cards)
-    needed = {
-        f"{vfs} VFs" if pods is None else f"{pods} pods": vfs if pods is None else pods,
-        "the bandwidth test": int(pods is not None),
-        f"{own} card{'s' * (own > 1)}": own,
-        "the gateway": int(subnet.gateway is not None),
-    }
-    # Hosts cannot use the network's own address and its broadcast address.
-    free = max(subnet.network.num_addresses - 2, 0)
-    if free < (total := sum(needed.values())):
-        leaf = f" on {subnet.leaf}" if subnet.leaf else ""
-        what = f"{subnet.network} of {subnet.rail}{leaf} has {free} addresses for {total}: "
-        what += f"{', '.join(words for words, count in needed.items() if count)}."
-        yield Finding(what, (_at_subnet(r, subnet),), "choose a larger subnet, or fewer VFs.")
+            own = sum(card.address is not None for card in found)
+            # `vf-limit` reports a card with more VFs than its limit.
+            vfs = sum(min(card.vfs, card.vf_limit or card.vfs) for card in found)
+            needed = {
+                f"{vfs} VFs" if pods is None else f"{pods} pods": vfs if pods is None else pods,
+                "the bandwidth test": int(pods is not None),
+                f"{own} card{'s' * (own > 1)}": own,
+                "the gateway": int(subnet.gateway is not None),
+            }
+            # Hosts cannot use the network's own address and its broadcast address.
+            free = max(subnet.network.num_addresses - 2, 0)
+            if free < (total := sum(needed.values())):
+                leaf = f" on {subnet.leaf}" if subnet.leaf else ""
+                what = f"{subnet.network} of {subnet.rail}{leaf} has {free} addresses for {total}: "
+                what += f"{', '.join(words for words, count in needed.items() if count)}."
+                fix = "choose a larger subnet, or fewer VFs."
+                yield Finding(what, (_at_subnet(r, subnet),), fix)
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Findings:
@@ -256,35 +287,33 @@ def check_pf_address(spec: ClusterSpec) -> Findings:
     With an address outside of it, the host would send to its neighbours through a router that does
     not exist.
     """
+    pools = [pool for each in pools_of(spec).values() for pool in each]
+    probes = spec.kubernetes is not None and not spec.pod_network.host_network
     for nic in list_nics(spec):
         rail, address = spec.rail(nic.nic.rail), nic.nic.address
         # `nic-rail`, `rail-leaf` and `routed-port` report the other cards.
         place = subnet_of(spec, rail, nic.host) if rail is not None else None
         if rail is None or place is None or address is None:
             continue
-        if (nic.host.name, rail.name) not in routed_cards(spec):
-            yield from _outside(spec, nic, rail, place)
-
-
-def _outside(spec: ClusterSpec, nic: PlacedNic, rail: Rail, place: RailSubnet) -> Findings:
-    address, subnet = IPv4Address(nic.nic.address or ""), place.network
-    ends, where = (subnet.network_address, subnet.broadcast_address), nic.at("address")
-    pools = (pool for each in pools_of(spec).values() for pool in each)
-    probes = spec.kubernetes is not None and not spec.pod_network.host_network
-    if subnet.prefixlen >= _NO_MACHINES:
-        where = (*where, _at_subnet(spec.rails.index(rail), place))
-        what = f"{rail.name}'s subnet {subnet} is too small for {nic}."
-        fix = "choose a larger subnet; /24 is usual."
-    elif probes and any(pool.network == subnet and pool.probe == address for pool in pools):
-        what = f"{address} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
-        fix = "give the card another address."
-    elif address not in subnet or address in ends:
-        on_leaf = f" on {place.leaf}" if place.leaf else ""
-        what = f"{address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
-        fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length."
-    else:
-        return
-    yield Finding(what, where, fix)
+        if (nic.host.name, rail.name) in routed_cards(spec):
+            continue
+        own, subnet, where = IPv4Address(address), place.network, nic.at("address")
+        ends = (subnet.network_address, subnet.broadcast_address)
+        if subnet.prefixlen >= _NO_MACHINES:
+            where = (*where, _at_subnet(spec.rails.index(rail), place))
+            what = f"{rail.name}'s subnet {subnet} is too small for {nic}."
+            fix = "choose a larger subnet; /24 is usual."
+        elif probes and any(pool.network == subnet and pool.probe == own for pool in pools):
+            what = f"{own} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
+            fix = "give the card another address."
+        elif own not in subnet or own in ends:
+            on_leaf = f" on {place.leaf}" if place.leaf else ""
+            what = f"{own} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
+            fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix "
+            fix += "length."
+        else:
+            continue
+        yield Finding(what, where, fix)
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
@@ -307,31 +336,6 @@ def check_renamed(spec: ClusterSpec) -> Findings:
                 fix = "remove one of the entries."
             if what:
                 yield Finding(what, (at(("renamed", group, new), old),), fix)
-
-
-def _one_pool(spec: ClusterSpec) -> Findings:
-    if spec.pod_network.mode != "sriov" or not _is_one_pool(spec):
-        return
-    name, first, why = spec.rails[0].resource, spec.rails[0].vlan, list[tuple[str, Place]]()
-    for rail, here in [each for each in walk(spec, "rails.*", Rail) if each[0].vlan != first][:1]:
-        why += [(f"{rail.name} is in VLAN {rail.vlan} and not in {first}", *here("vlan"))]
-    wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
-    if wrong:
-        count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
-        why += [(f"{count} {wrong[0].nic.vfs} VFs", *wrong[0].at("vfs"))]
-    if spec.acceptance.perftest:
-        why += [("perftest cases need a rail to run on", at(("acceptance", "perftest")))]
-    if why:
-        reasons = ", and ".join(text for text, _ in why)
-        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
-        where = (*places(spec, "rails.0.resource"), *(place for _, place in why))
-        fix = "give each rail a separate resource, VLAN and subnet. Or keep one resource, and "
-        fix += "write the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
-        yield Finding(what, where, fix)
-
-
-def _is_one_pool(spec: ClusterSpec) -> bool:
-    return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
 
 
 @needs("names", "rails", "hosts")
@@ -411,24 +415,6 @@ RULES: Final = (
             "no host is in the group {value}.",
             "write the group at its hosts, or remove it.",
         ),
-    ),
-    rule(
-        "resource-name",
-        """Each rail has a separate extended resource, or all rails of a flat fabric share one.
-
-        A pod gets VFs of any card from one resource. So each card of a flat fabric has one VF, and
-        a pod asks for as many as there are rails; the bandwidth test of one rail is left out. Case
-        makes no difference, since the plugin passes VFs in variables of upper case. With
-        `rdma_shared` rails may share a resource.
-        """,
-        unique(
-            "rails.*.resource",
-            "give each rail a separate resource, or all rails of a flat fabric the same one.",
-            "two rails share the resource {value}.",
-            when=lambda spec: spec.pod_network.mode == "sriov" and not _is_one_pool(spec),
-            by=lambda each: each.value.lower(),
-        ),
-        _one_pool,
     ),
 )
 

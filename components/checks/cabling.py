@@ -127,10 +127,14 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
     for port in topology.list_any_ports(spec):
         vlan, where = port.port.untagged, port.at("untagged")
         kept, title = system_of(port.switch.os).reserved_vlans, system_of(port.switch.os).title
-        why, fix = _why_no_untagged(port), "remove untagged, or write it at a trunk to a host."
-        what = f"{port} {why}, but sets untagged: {vlan}."
         if vlan is None:
             continue
+        why = {"access": "is an access port", "routed": "is routed"}.get(port.port.mode, "")
+        if port.port.peer is not None:
+            why = "is a link between switches, which carries rails"
+        why = why if port.switch.carries == "roce" else "is on an InfiniBand switch"
+        fix = "remove untagged, or write it at a trunk to a host."
+        what = f"{port} {why}, but sets untagged: {vlan}."
         if not why and vlan in rails:
             what = f"{port} has VLAN {vlan} of {rails[vlan][1]} untagged."
             where += places(spec, f"rails.{rails[vlan][0]}.vlan")
@@ -142,14 +146,6 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
         elif not why:
             continue
         yield Finding(what, where, fix)
-
-
-def _why_no_untagged(port: topology.PlacedPort) -> str:
-    if port.switch.carries != "roce":
-        return "is on an InfiniBand switch"
-    if port.port.peer is not None:
-        return "is a link between switches, which carries rails"
-    return {"access": "is an access port", "routed": "is routed"}.get(port.port.mode, "")
 
 
 def check_lacp_rail(spec: ClusterSpec) -> Findings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -12,7 +12,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, Here, at, places, walk
-from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
+from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place
 from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import least_release, system_of
@@ -37,11 +37,26 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
         where, model = here("model"), switch.hardware
         unplanned = why_unplanned(switch.model)
         if switch.is_described:
-            yield from _described(spec, switch.model, where)
+            name, described = switch.model, spec.switch_models[switch.model]
+            known = " The file's description replaces the catalogue's." * (name in MODELS)
+            what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
+            fix = "read the vendor's data sheet, and waive the rule with that reason."
+            yield Finding(what, (*where, at(("switch_models", name))), fix, "warning")
+            parts = (int(split.partition("x")[2]) for split in described.breakouts)
+            if max(described.speeds_gbit_s) < max(parts, default=0):
+                what = f"a part of a split port of {name} would be faster than the whole port."
+                fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
+                yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
         elif unplanned is not None:
             yield Finding(f"{switch.model} {unplanned[0]}.", where, unplanned[1])
         elif model is None:
-            yield _unknown(switch, where)
+            able = _models_of(switch.os)
+            near = nearest_model(switch.model, able)
+            what = f"Railyard does not know the switch model {switch.model} with {switch.os}."
+            what += f" The nearest known one is {near}." if near else ""
+            example = f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}"
+            fix = f"use one of: {', '.join(able)}; or describe it under switch_models: {example}."
+            yield Finding(what, where, fix)
         is_roce = model is not None and switch.carries == "roce" and mode != "lossy_ecn"
         if model is not None and is_roce and not model.max_lossless_priorities:
             what = f"{mode} needs a lossless priority, which {model.described} lacks."
@@ -52,29 +67,6 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
         what = f"switch_models describes {name}, but no switch has that model."
         fix = "correct the name, or remove the description."
         yield Finding(what, (at(("switch_models", name)),), fix, "warning")
-
-
-def _unknown(switch: Switch, where: tuple[Place, ...]) -> Finding:
-    known = _models_of(switch.os)
-    near = nearest_model(switch.model, known)
-    what = f"Railyard does not know the switch model {switch.model} with {switch.os}."
-    what += f" The nearest known one is {near}." if near else ""
-    example = f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}"
-    fix = f"use one of: {', '.join(known)}; or describe it under switch_models: {example}."
-    return Finding(what, where, fix)
-
-
-def _described(spec: ClusterSpec, name: str, where: tuple[Place, ...]) -> Findings:
-    known = " The file's description replaces the catalogue's." * (name in MODELS)
-    what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
-    fix = "read the vendor's data sheet, and waive the rule with that reason."
-    yield Finding(what, (*where, at(("switch_models", name))), fix, "warning")
-    described = spec.switch_models[name]
-    parts = (int(split.partition("x")[2]) for split in described.breakouts)
-    if max(described.speeds_gbit_s) < max(parts, default=0):
-        what = f"a part of a split port of {name} would be faster than the whole port."
-        fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
-        yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
 
 
 def _models_of(system: str) -> list[str]:
@@ -129,7 +121,17 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
             continue  # `switch-system` names the cause
         least, keys = least_release(switch.os, model), ["release"]
         if not system.reads_release(switch.release):
-            yield _unread_release(switch, here("release"))
+            title, example = system_of(switch.os).title, system.a_release
+            pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
+            what = f"write the release that the switch runs, for example {example}."
+            fix = f"write what the switch runs, for example {example}."
+            if pattern is not None and pattern.fullmatch(switch.release):
+                what = f"from {edition}"
+                fix = f"install the community's {title} and write its release, for example "
+                fix += f"{example}; or write `switches: []`: `railyard plan SITE --stage fabric` "
+                fix += "then prints the switches' settings."
+            what = f'the release "{switch.release}" of {switch.name} is {what}.'
+            yield Finding(what, here("release"), fix)
         elif system.parse_release(switch.release) < least:
             needed, why = system.show_release(least), f"which {system.older}."
             if model is not None and least > system.min_release:
@@ -137,19 +139,6 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
             what = f"{switch.name} runs {system_of(switch.os).title} {switch.release}, {why}"
             fix = f"upgrade it to {needed} or later, and write its release ({system.a_release})."
             yield Finding(what, here(*keys), fix)
-
-
-def _unread_release(switch: Switch, where: tuple[Place, ...]) -> Finding:
-    title, example = system_of(switch.os).title, system_of(switch.os).a_release
-    pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
-    what = f"write the release that the switch runs, for example {example}."
-    fix = f"write what the switch runs, for example {example}."
-    if pattern is not None and pattern.fullmatch(switch.release):
-        what = f"from {edition}"
-        fix = f"install the community's {title} and write its release, for example {example}; or "
-        fix += "write `switches: []`: `railyard plan SITE --stage fabric` then prints the "
-        fix += "switches' settings."
-    return Finding(f'the release "{switch.release}" of {switch.name} is {what}.', where, fix)
 
 
 def check_port_capability(spec: ClusterSpec) -> Findings:
@@ -168,7 +157,18 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
             what = f"{port} is a part of port {parent.name}, which the file uses as a whole."
             fix = "use the whole port, or its parts only."
             yield Finding(what, (port.place, parent.place), fix)
-    yield from _find_too_fast(spec)
+    for cable in list_cables(spec):
+        switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
+        model, speed = switch.hardware, link_speed(switch, name)
+        if model is None or nic.is_too_fast or not 0 < speed < nic.speed_gbit_s:
+            continue  # `nic-speed` reports a rate above the card's own
+        split = next((each for each in splits_of(switch).values() if name in each.parts), None)
+        what = f"{f'port {name}' if name in model.slow_ports else 'a port'} of {model.described}"
+        if split is not None:
+            what = f"a part of a port of {model.described}, split in {split.count},"
+        what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but {what} has {speed}."
+        fix = "write the real speed of the link: acceptance judges bandwidth by it."
+        yield Finding(what, (*cable.nic.at("speed_gbit_s"), cable.port.place), fix)
 
 
 def _unsupported(spec: ClusterSpec, port: PlacedPort, model: SwitchModel) -> Findings:
@@ -186,21 +186,6 @@ def _unsupported(spec: ClusterSpec, port: PlacedPort, model: SwitchModel) -> Fin
         where = port.at("mtu_bytes") if own else places(spec, "rdma.port_mtu_bytes")
         fix = f"choose {low} to {high}; {usual} is usual. Source: {source}."
         yield Finding(f"a port of {model.described} cannot have MTU {mtu_bytes}.", where, fix)
-
-
-def _find_too_fast(spec: ClusterSpec) -> Findings:
-    for cable in list_cables(spec):
-        switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
-        model, speed = switch.hardware, link_speed(switch, name)
-        if model is None or nic.is_too_fast or not 0 < speed < nic.speed_gbit_s:
-            continue  # `nic-speed` reports a rate above the card's own
-        split = next((each for each in splits_of(switch).values() if name in each.parts), None)
-        what = f"{f'port {name}' if name in model.slow_ports else 'a port'} of {model.described}"
-        if split is not None:
-            what = f"a part of a port of {model.described}, split in {split.count},"
-        what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but {what} has {speed}."
-        fix = "write the real speed of the link: acceptance judges bandwidth by it."
-        yield Finding(what, (*cable.nic.at("speed_gbit_s"), cable.port.place), fix)
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Findings:
@@ -237,10 +222,31 @@ def check_port_split(spec: ClusterSpec) -> Findings:
         if model is None or switch.os not in model.ports:
             continue  # `switch-model` and `switch-system` name the cause
         yield from _forms(switch, here, model)
-        yield from _releases(switch, here)
+        system, least = system_of(switch.os), least_release(switch.os, model)
+        release = system.parse_release(switch.release)
+        # `switch-release` reports a release before the least one.
+        if splits_of(switch) and system.splits is not None and least <= release < system.splits:
+            title = system_of(switch.os).title
+            what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for "
+            fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole "
+            yield Finding(f"{what}it.", here("release"), f"{fix}ports.")
         for split in splits_of(switch).values():
             yield from _taken(switch, here, model, split)
-            yield from _unlike(switch, here, split, cables)
+            found = {name: cables.get((switch.name, name)) for name in split.named}
+            speeds = {
+                cable.nic.nic.speed_gbit_s: (name, cable.nic)
+                for name, cable in found.items()
+                if cable and not cable.nic.nic.is_too_fast  # `nic-speed` reports it
+            }
+            if len(speeds) > 1:
+                ordered = [(speed, *speeds[speed]) for speed in sorted(speeds)]
+                words = " and ".join(f"{speed} Gbit/s on {name}" for speed, name, _ in ordered)
+                what = f"port {split.whole} of {switch.name} serves cards of different speeds: "
+                where: list[Place] = []
+                for _, name, nic in ordered:
+                    where += [at((*here.path, "ports", name)), *nic.at("speed_gbit_s")]
+                fix = "plug cards of one speed into the parts of one port."
+                yield Finding(f"{what}{words}.", tuple(where), fix)
 
 
 def _forms(switch: Switch, here: Here, model: SwitchModel) -> Findings:
@@ -280,33 +286,3 @@ def _taken(switch: Switch, here: Here, model: SwitchModel, split: PortSplit) -> 
             what = f"{switch.name} lacks {name}: {split.whole} is split in {split.count}."
             fix = f"use another port: such a split removes the next. {model.capability_line()}."
             yield Finding(what, here(*(f"ports.{each}" for each in (name, *split.named[-1:]))), fix)
-
-
-def _releases(switch: Switch, here: Here) -> Findings:
-    system, least = system_of(switch.os), least_release(switch.os, switch.hardware)
-    release = system.parse_release(switch.release)
-    # `switch-release` reports a release before the least one.
-    if splits_of(switch) and system.splits is not None and least <= release < system.splits:
-        title = system_of(switch.os).title
-        what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for it."
-        fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
-        yield Finding(what, here("release"), fix)
-
-
-def _unlike(
-    switch: Switch, here: Here, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
-) -> Findings:
-    found = {name: cables.get((switch.name, name)) for name in split.named}
-    speeds = {
-        cable.nic.nic.speed_gbit_s: (name, cable.nic)
-        for name, cable in found.items()
-        if cable and not cable.nic.nic.is_too_fast  # `nic-speed` reports it
-    }
-    if len(speeds) > 1:
-        ordered = [(speed, *speeds[speed]) for speed in sorted(speeds)]
-        words = " and ".join(f"{speed} Gbit/s on {name}" for speed, name, _ in ordered)
-        what = f"port {split.whole} of {switch.name} serves cards of different speeds: {words}."
-        where: list[Place] = []
-        for _, name, nic in ordered:
-            where += [at((*here.path, "ports", name)), *nic.at("speed_gbit_s")]
-        yield Finding(what, tuple(where), "plug cards of one speed into the parts of one port.")

@@ -8,7 +8,7 @@ from typing import Final
 
 from components.catalogue import environments
 from components.checks.planes import with_role
-from components.checks.rows import also, known, rule, unique
+from components.checks.rows import also, known, unique
 from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.core.judge import needs
 from components.core.problem import Place
@@ -29,6 +29,31 @@ _RESERVED: Final = 6
 """Addresses of a subnet that machines cannot use: the first five and the broadcast address
 (vendor)."""
 _POOLS: Final = "environment.instances.pools.*"
+_HOSTS: Final = "environment.hypervisors.*"
+_MACHINES: Final = f"{_HOSTS}.vms.*"
+
+
+@also(
+    unique(
+        f"{_MACHINES}.name",
+        "a machine runs on one hypervisor; remove one of the two.",
+        "{value} is a virtual machine of two entries.",
+    ),
+    known(
+        f"{_MACHINES}.name",
+        "hosts.*.name",
+        "the virtual machine {value} is not a host of the file.",
+        "add it to hosts, or correct the name.",
+    ),
+)
+def check_vm_host(spec: ClusterSpec) -> Findings:
+    """Each virtual machine is a host of the file, and each worker is a VM of one hypervisor."""
+    machines = {each.value for each in values(spec, f"{_MACHINES}.name")}
+    for host, here in walk(spec, "hosts.*", Host) if spec.hypervisors else ():
+        if host.role == "worker" and host.name not in machines:
+            what = f"no hypervisor runs the worker {host.name} as a virtual machine."
+            fix = "add it to vms of the hypervisor that runs it."
+            yield Finding(what, here("name"), fix)
 
 
 def _infiniband(
@@ -226,8 +251,6 @@ def check_topology_file(spec: ClusterSpec) -> Findings:
             yield Finding(what, where, fix, severity)
 
 
-_HOSTS: Final = "environment.hypervisors.*"
-_MACHINES: Final = f"{_HOSTS}.vms.*"
 _NO_FIPS: Final = "ssh-ed25519"
 _WHOLE_CARD: Final = ":00.0"
 """End of a card's PCI address: the one device of its bus, function 0 (PCIe base spec.)."""
@@ -282,15 +305,6 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
                 yield Finding(what, (at((*here.path, key), count),), fix)
 
 
-def _workers_without_vm(spec: ClusterSpec) -> Findings:
-    machines = {each.value for each in values(spec, f"{_MACHINES}.name")}
-    for host, here in walk(spec, "hosts.*", Host) if spec.hypervisors else ():
-        if host.role == "worker" and host.name not in machines:
-            what = f"no hypervisor runs the worker {host.name} as a virtual machine."
-            fix = "add it to vms of the hypervisor that runs it."
-            yield Finding(what, here("name"), fix)
-
-
 _DISTINCT: Final = "give each hypervisor a different name and address."
 
 
@@ -331,24 +345,3 @@ def check_passthrough_device(spec: ClusterSpec) -> Findings:
         if not vm.gpu.endswith(_WHOLE_CARD):
             what = f"the GPU {vm.gpu} of {vm.name} is a VF, but only whole GPUs are passed through."
             yield Finding(what, here("gpu"), fix)
-
-
-RULES: Final = (
-    rule(
-        "vm-host",
-        """Each virtual machine is a host of the file, and each worker is a machine of one
-        hypervisor.""",
-        unique(
-            f"{_MACHINES}.name",
-            "a machine runs on one hypervisor; remove one of the two.",
-            "{value} is a virtual machine of two entries.",
-        ),
-        known(
-            f"{_MACHINES}.name",
-            "hosts.*.name",
-            "the virtual machine {value} is not a host of the file.",
-            "add it to hosts, or correct the name.",
-        ),
-        _workers_without_vm,
-    ),
-)

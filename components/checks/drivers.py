@@ -15,7 +15,7 @@ from components.catalogue.operator_versions import (
 )
 from components.checks.rule import Finding, Findings, at, twins, walk
 from components.checks.topology import HostBlock, block_path, host_blocks, list_cards, list_nics
-from components.core.problem import Place, render_path
+from components.core.problem import render_path
 from components.model.cards import DriverPackage, Firmware, HcaPf, HostQos, version_number
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -125,25 +125,24 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
             what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
             fix = "choose an image with the driver, and set driver.kind to present."
             yield Finding(what, (place, *here("hcas")), fix)
-        if host.hcas and not host.nics:
-            yield from _unset(spec, host, here("hcas"))
-
-
-def _unset(spec: ClusterSpec, host: Host, hcas: tuple[Place, ...]) -> Findings:
-    settings, path = spec.settings_of(host), block_path(spec, host, "firmware")
-    for key in ("manage", "relaxed_ordering"):
-        if getattr(settings.firmware, key) and not host.hca_sriov:
-            what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand adapters."
-            fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no VFs)."
-            yield Finding(what, (at((*path, key), value=True), *hcas), fix)
-    if settings.firmware.min_versions:
-        what = "min_versions needs card models, but the file lacks those of InfiniBand adapters."
-        fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
-        yield Finding(what, (at((*path, "min_versions")), *hcas), fix)
-    if settings.qos != HostQos():
-        what = "qos needs RoCE, but these hosts only have InfiniBand adapters."
-        fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
-        yield Finding(what, (at(block_path(spec, host, "qos")), *hcas), fix)
+        if not host.hcas or host.nics:
+            continue
+        settings, path = spec.settings_of(host), block_path(spec, host, "firmware")
+        for key in ("manage", "relaxed_ordering"):
+            if getattr(settings.firmware, key) and not host.hca_sriov:
+                what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand "
+                fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no "
+                where = (at((*path, key), value=True), *here("hcas"))
+                yield Finding(f"{what}adapters.", where, f"{fix}VFs).")
+        if settings.firmware.min_versions:
+            what = "min_versions needs card models, but the file lacks those of InfiniBand "
+            fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
+            where = (at((*path, "min_versions")), *here("hcas"))
+            yield Finding(f"{what}adapters.", where, fix)
+        if settings.qos != HostQos():
+            what = "qos needs RoCE, but these hosts only have InfiniBand adapters."
+            fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
+            yield Finding(what, (at(block_path(spec, host, "qos")), *here("hcas")), fix)
 
 
 def check_guest_ats(spec: ClusterSpec) -> Findings:
@@ -188,7 +187,18 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
             fix = "remove at_least, or set flavour to ofed or doca."
             yield Finding(what, block.at(*given), fix)
         if driver.is_installed:
-            yield from _missing_findings(block)
+            pinned = [key for key in ("source", "sha256") if getattr(driver, key)]
+            needed = ("version",) if driver.repository else ("version", "source", "sha256")
+            if missing := [key for key in needed if getattr(driver, key) is None]:
+                what = f"the driver package {driver.kind} lacks {', '.join(missing)}."
+                fix = "pin it: version, source (a path or https address) and sha256"
+                fix += "; or version and repository." if driver.kind == "doca_ofed" else "."
+                yield Finding(what, block.at("kind"), fix)
+            if driver.repository is not None and pinned:
+                name = "a source" if driver.source else "a checksum of a source"
+                what = f"the driver has {name} and a repository, but needs only one."
+                fix = f"remove {' and '.join(pinned)}, or repository."
+                yield Finding(what, block.at(pinned[0], "repository.url"), fix)
             yield from _file_findings(block)
             continue
         own = ("source", "version", "sha256", "repository", "packages", "add_kernel_support")
@@ -204,22 +214,6 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
 
 def _be(keys: Sized) -> str:
     return "is" if len(keys) == 1 else "are"
-
-
-def _missing_findings(block: HostBlock[DriverPackage]) -> Findings:
-    driver, given = block.value, [key for key in ("source", "sha256") if getattr(block.value, key)]
-    needed = ("version",) if driver.repository is not None else ("version", "source", "sha256")
-    missing = [key for key in needed if getattr(driver, key) is None]
-    if missing:
-        what = f"the driver package {driver.kind} lacks {', '.join(missing)}."
-        fix = "pin it: version, source (a path or https address) and sha256"
-        fix += "; or version and repository." if driver.kind == "doca_ofed" else "."
-        yield Finding(what, block.at("kind"), fix)
-    if driver.repository is not None and given:
-        name = "a source" if driver.source else "a checksum of a source"
-        what = f"the driver has {name} and a repository, but needs only one."
-        fix = f"remove {' and '.join(given)}, or repository."
-        yield Finding(what, block.at(given[0], "repository.url"), fix)
 
 
 def _file_findings(block: HostBlock[DriverPackage]) -> Findings:

@@ -13,7 +13,7 @@ from components.catalogue import operator_versions
 from components.checks.rows import requires, rule
 from components.checks.rule import Finding, Findings, Here, at, places, values, walk
 from components.checks.topology import host_blocks, list_nics
-from components.core.problem import Place, SpecPath
+from components.core.problem import Place
 from components.model.cards import ContainerToolkit, DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, HostGroup
@@ -106,31 +106,25 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
             where = (*here("name"), written_gpu_path(spec, host))
             found = _why_not(spec, spec.settings_of(host))
             yield from (Finding(what, where, fix) for what, fix in found)
-    yield from _operator_findings(spec)
-    mixed = gpu_paths(spec)
-    if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
-        what = f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}."
-        fix = "use one gpu_direct for all workers, or let the hosts own the GPU driver."
-        yield Finding(what, places(spec, "host_groups", "operators.gpu.driver"), fix)
-
-
-def _operator_findings(spec: ClusterSpec) -> Findings:
-    """Report RDMA drivers that the GPU operator's one driver container cannot build on."""
-    operator = spec.operators.gpu
-    if operator is None or operator.driver != "operator":
-        return
+    # The GPU operator's one driver container builds on one kind of RDMA drivers.
+    operator, mixed = spec.operators.gpu, gpu_paths(spec)
     drivers = [spec.settings_of(host).driver for host in spec.workers if host.gpus]
-    kinds = {driver.is_ofed for driver in drivers}
+    by_operator = operator is not None and operator.driver == "operator"
+    kinds = {driver.is_ofed for driver in drivers} if by_operator else set[bool]()
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
         what = f"the GPU operator's driver needs a driver package on all workers or none: {shown}."
         fix = "give all workers a driver package, or none, or let the hosts own the GPU driver."
         yield Finding(what, places(spec, "operators.gpu.driver", "host_groups"), fix)
-    elif kinds == {False} and "peermem" in gpu_paths(spec) and spec.operators.network is None:
+    elif kinds == {False} and "peermem" in mixed and spec.operators.network is None:
         what = "the GPU operator loads nvidia_peermem, which needs more than an inbox driver."
         fix = "set gpu_direct to dma_buf, or give the hosts a driver package."
         where = places(spec, "operators.gpu.driver", "host_defaults.driver")
         yield Finding(what, where, fix, "warning")
+    if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
+        what = f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}."
+        fix = "use one gpu_direct for all workers, or let the hosts own the GPU driver."
+        yield Finding(what, places(spec, "host_groups", "operators.gpu.driver"), fix)
 
 
 def _why_not(spec: ClusterSpec, settings: HostDefaults) -> Iterator[tuple[str, str]]:
@@ -283,20 +277,19 @@ def check_gpu_sharing(spec: ClusterSpec) -> Findings:
         if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
             what = f"the MIG layout of all nodes is {layout}: {_CUT}."
             yield Finding(what, (at((*path, *_MIG_LAYOUT), layout),), _WHOLE)
-        config = _value_at(owner.values, config_key)
-        if isinstance(config, dict):
-            yield from _sliced(config, (*path, *config_key))
-
-
-def _sliced(config: dict[str, JsonValue], path: SpecPath) -> Findings:
-    shared = next((key for key in _SHARING if key in str(config)), None)
-    if shared is not None:
-        what = f"the device plugin shares GPUs ({shared}): {_SLICED}."
-        yield Finding(what, (at(path),), _WHOLE)
-    elif config.get("name") and not (config.get("create") or config.get("map")):
-        what = f"Railyard does not read the ConfigMap {config['name']} of the device plugin."
-        fix = "verify that it neither shares nor splits GPUs."
-        yield Finding(what, (at((*path, "name"), config["name"]),), fix, "warning")
+        config, path = _value_at(owner.values, config_key), (*path, *config_key)
+        shared = next((key for key in _SHARING if key in str(config)), None)
+        if isinstance(config, dict) and shared is not None:
+            what = f"the device plugin shares GPUs ({shared}): {_SLICED}."
+            yield Finding(what, (at(path),), _WHOLE)
+        elif (
+            isinstance(config, dict)
+            and config.get("name")
+            and not (config.get("create") or config.get("map"))
+        ):
+            what = f"Railyard does not read the ConfigMap {config['name']} of the device plugin."
+            fix = "verify that it neither shares nor splits GPUs."
+            yield Finding(what, (at((*path, "name"), config["name"]),), fix, "warning")
 
 
 def _value_at(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
@@ -314,7 +307,13 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
     """
     asked, operator = spec.host_defaults.toolkit, spec.operators.gpu
     if asked is None:
-        yield from _unpinned_findings(spec)
+        if toolkit_owner(spec) == "host" and any(host.gpus for host in spec.workers):
+            what = "the container toolkit lacks a pinned version: Docker would install the newest "
+            by_host = spec.host_defaults.docker
+            key = "host_defaults.docker" if by_host else "kubernetes.container_runtime"
+            fix = "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: "
+            fix += "host, version: …}, with repository if the hosts' own lack it."
+            yield Finding(f"{what}one.", places(spec, key), fix, "warning")
         return
     where = places(spec, "host_defaults.toolkit.kind")
     yield from _source_findings(asked, where)
@@ -330,16 +329,6 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
     elif runs_docker(spec):
         what = "the GPU operator's toolkit needs containerd, but containers run in Docker."
         yield Finding(what, where, "set kind to present or host.")
-
-
-def _unpinned_findings(spec: ClusterSpec) -> Findings:
-    if toolkit_owner(spec) == "host" and any(host.gpus for host in spec.workers):
-        what = "the container toolkit lacks a pinned version: Docker would install the newest one."
-        by_host = spec.host_defaults.docker
-        where = places(spec, "host_defaults.docker" if by_host else "kubernetes.container_runtime")
-        fix = "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: "
-        fix += "host, version: …}, with repository if the hosts' own lack it."
-        yield Finding(what, where, fix, "warning")
 
 
 def _source_findings(asked: ContainerToolkit, where: tuple[Place, ...]) -> Findings:

@@ -162,7 +162,12 @@ def check_ib_port(spec: ClusterSpec) -> Findings:
                 yield Finding(f"{switch.described} lacks port {name}.", (place,), fix)
             if switch.peer(name) is not None:
                 continue
-            if not _leads_to_hca(spec, to):
+            owner, _, hca = to.partition("/hca-")
+            # `ib-hcas` reports a worker with fewer HCAs than the fabric's number.
+            host = spec.host(owner)
+            fabric = spec.infiniband.hcas if spec.infiniband else 0
+            most = max(host.hcas, fabric if host.role == "worker" else 0) if host else 0
+            if not hca.isdigit() or int(hca) >= most:
                 what = f"port {name} of {switch.name} leads to {to}, which is not an HCA of a host."
                 fix = "write <host>/hca-<n>, counted from 0, or <switch>:<port> for a link."
                 yield Finding(what, (place,), fix)
@@ -184,16 +189,6 @@ def _ethernet_settings(spec: ClusterSpec) -> Findings:
                 what = f"port {name} of {switch.name} is InfiniBand, which does not support {key}."
                 where = (at((*here.path, "ports", name, key), getattr(port, key)),)
                 yield Finding(what, where, f"remove {key}.")
-
-
-def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
-    name, _, hca = target.partition("/hca-")
-    host = spec.host(name)
-    if host is None or not hca.isdigit():
-        return False
-    # `ib-hcas` reports a worker with fewer HCAs than the fabric's number.
-    fabric = spec.infiniband.hcas if spec.infiniband and host.role == "worker" else 0
-    return int(hca) < max(host.hcas, fabric)
 
 
 _MOST: Final = 0.9

@@ -155,17 +155,18 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
         if case.tool.endswith("_lat") and lasts:
             what = f"perftest {case.name} sets duration_s, but then a latency test measures no "
             yield Finding(f"{what}tail.", here("duration_s"), "remove duration_s.")
-    yield from _without_pods(spec)
-
-
-def _without_pods(spec: ClusterSpec) -> Findings:
     has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= PAIR
     if spec.acceptance.perftest and not has_pods:
-        what = "pods of two workers on a rail, but this site lacks them"
-        fix = "every rail has its own test anyway"
-        if spec.rdma.transport == "infiniband":
-            what = "pods on rails of RoCE, but this site is InfiniBand"
-            fix = "acceptance.suite: full tests each adapter"
+        what, fix = {
+            "roce": (
+                "pods of two workers on a rail, but this site lacks them",
+                "every rail has its own test anyway",
+            ),
+            "infiniband": (
+                "pods on rails of RoCE, but this site is InfiniBand",
+                "acceptance.suite: full tests each adapter",
+            ),
+        }[spec.rdma.transport]
         where, fix = places(spec, "acceptance.perftest"), f"remove acceptance.perftest; {fix}."
         yield Finding(f"perftest cases run between {what}.", where, fix)
     suite = spec.acceptance.suite

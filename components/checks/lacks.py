@@ -17,7 +17,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, Here, Rule, at, places, value_of, walk
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
-from components.core.problem import Place, SpecPath
+from components.core.problem import SpecPath
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
@@ -86,20 +86,10 @@ class _Asked:
 _Why = Callable[[_Asked], Release | str | None]
 
 
-def _unless_routed(a: _Asked) -> Release | str | None:
-    """Skip a switch with routed ports: each port is reported instead."""
-    routed = any(port.mode == "routed" for port in a.switch.ports.values())
-    return None if routed else a.system.routing
-
-
 def _partly_marked(a: _Asked) -> str | None:
     speeds = [each.mark_percent for each in a.rdma.ecn_by_speed.values()]
     shares = [a.rdma.ecn_mark_percent] if a.key == "ecn_mark_percent" else speeds
     return None if {*shares} <= {_ALL} else a.system.mark_percent
-
-
-def _other_class(a: _Asked) -> str | None:
-    return None if a.value == a.rdma.cnp_dscp // DSCP_PER_PRIORITY else a.system.cnp_class
 
 
 def _not_of_profile(a: _Asked) -> Release | None:
@@ -126,11 +116,6 @@ def _too_fast(a: _Asked) -> str | None:
     if not a.rdma.adaptive_routing or not is_there or speed <= ADAPTIVE_GBIT_S:
         return None
     return f"the chip spreads no packets over a link of {speed} Gbit/s"
-
-
-def _too_long(a: _Asked) -> str | None:
-    longer = isinstance(a.value, int) and a.value > max(a.lengths_m, default=a.value)
-    return f"its platform has headroom for {', '.join(map(str, a.lengths_m))} m" if longer else None
 
 
 def _lossy(why: str) -> _Why:
@@ -183,7 +168,11 @@ _TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
         (
             _CABLE,
             "no cable of {a.value} m can be lossless on {a.title} of this model",
-            _too_long,
+            lambda a: (
+                f"its platform has headroom for {', '.join(map(str, a.lengths_m))} m"
+                if isinstance(a.value, int) and a.value > max(a.lengths_m, default=a.value)
+                else None
+            ),
             "use a cable of at most {a.longest_m} m",
         ),
     ),
@@ -232,7 +221,9 @@ _TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
         (
             "rdma.cnp_class",
             "{a.title} fixes the class of a DSCP",
-            _other_class,
+            lambda a: (
+                None if a.value == a.rdma.cnp_dscp // DSCP_PER_PRIORITY else a.system.cnp_class
+            ),
             "remove cnp_class, or choose a cnp_dscp of that class",
         ),
     ),
@@ -273,7 +264,15 @@ _TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
         "routed-link",
         """A link is routed only between switches whose driver sets routed ports and BGP.""",
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
-        ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
+        (  # each routed port is reported instead
+            "routing.asn",
+            "{a.switch.name} cannot route on {a.title}",
+            lambda a: (
+                None
+                if any(port.mode == "routed" for port in a.switch.ports.values())
+                else a.system.routing
+            ),
+        ),
         ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
     ),
 )
@@ -289,25 +288,21 @@ def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
 def _lacks(
     spec: ClusterSpec, switch: Switch, rows: Iterable[_Row]
 ) -> Iterator[tuple[_Asked, str, str]]:
+    """Yield what the file really sets and a switch does not support, with the words."""
     found = set[tuple[str, ...]]()
-    for keys, what, since, *fix in rows if switch.carries == "roce" else ():
-        for asked in _asked(spec.rdma, switch, keys):
-            why = asked.why(asked.system.since(since) if isinstance(since, str) else since(asked))
+    system, title = system_of(switch.os), system_of(switch.os).title
+    for listed, what, since, *fix in rows if switch.carries == "roce" else ():
+        for place, name in product(listed.split(), (*switch.ports, "")):
+            path, _, value = place.partition("=")
+            keys = (name if key == "*" else key for key in path.split("."))
+            asked = _Asked(spec.rdma, switch, (*keys,), system, title)
+            is_asked = ("*" in path) == bool(name)
+            if not is_asked or not (asked.value == value if value else asked.value):
+                continue
+            why = asked.why(system.since(since) if isinstance(since, str) else since(asked))
             if why is not None and asked.path not in found:
                 found.add(asked.path)
                 yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)
-
-
-def _asked(rdma: Rdma, switch: Switch, listed: str) -> Iterator[_Asked]:
-    """Yield the places where the file really sets a value."""
-    system, title = system_of(switch.os), system_of(switch.os).title
-    for place in listed.split():
-        path, _, value = place.partition("=")
-        for name in switch.ports if "*" in path else ("",):
-            keys = (name if key == "*" else key for key in path.split("."))
-            asked = _Asked(rdma, switch, (*keys,), system, title)
-            if asked.value == value if value else asked.value:
-                yield asked
 
 
 def _find(spec: ClusterSpec, rows: Iterable[_Row], fix: str) -> Findings:
@@ -384,18 +379,16 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
             fix = f"remove executor; `exec` works with {', '.join(fitting)}."
             yield Finding(what, here("executor", "os"), fix)
         elif switch.executor == "exec" and (plan := _plan_one(spec, switch)):
-            yield from _refuse_plan(switch, plan, here("executor"))
-
-
-def _refuse_plan(switch: Switch, plan: SwitchPlan, where: tuple[Place, ...]) -> Findings:
-    form, texts = find_form(switch.os), plan.exec
-    if (missing := why_no_exec(switch.os, plan.desired)) is not None:
-        what = f"{switch.name} cannot take its configuration as one exec: {missing}."
-        yield Finding(what, where, "remove executor: `device` records the old configuration.")
-    needed = max(len(texts.apply), len(texts.undo)) if texts else 0
-    if form and not form.cli and needed > LONGEST:
-        what = f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}."
-        yield Finding(what, where, "remove executor: `device` sends a line at a time.")
+            form, texts, where = find_form(switch.os), plan.exec, here("executor")
+            if (missing := why_no_exec(switch.os, plan.desired)) is not None:
+                what = f"{switch.name} cannot take its configuration as one exec: {missing}."
+                fix = "remove executor: `device` records the old configuration."
+                yield Finding(what, where, fix)
+            needed = max(len(texts.apply), len(texts.undo)) if texts else 0
+            if form and not form.cli and needed > LONGEST:
+                what = f"one exec of {switch.name} would have {needed} characters; it takes "
+                fix = "remove executor: `device` sends a line at a time."
+                yield Finding(f"{what}{LONGEST}.", where, fix)
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
@@ -447,31 +440,25 @@ def check_management_port(spec: ClusterSpec) -> Findings:
         yield from _addresses(spec, switch, here)
         if (inband := switch.inband) is None:
             continue
-        (port,), vlan = here("inband.port"), here("inband.vlan")
-        yield from _session_port(spec, switch, inband.port, port)
-        for rail, there in walk(spec, "rails.*", Rail):
-            if rail.vlan == inband.vlan:
-                what = f"VLAN {inband.vlan} of {rail.name} carries the session with "
-                yield Finding(f"{what}{switch.name}; undo cuts it.", there("vlan") + vlan, _KEEP)
+        (port,), vlan, model = here("inband.port"), here("inband.vlan"), switch.hardware
+        if model is not None and not model.has_port(switch.os, inband.port):
+            what = f"{switch.name} is managed by port {inband.port}, which {model.described} lacks."
+            yield Finding(what, (port,), _KEEP)
+        whole = model.whole_port(switch.os, inband.port) if model is not None else None
+        own = [each for each in list_all_ports(spec) if each.switch.name == switch.name]
+        for each in own if model is not None and whole is not None else ():
+            if model is not None and model.whole_port(switch.os, each.name) == whole:
+                what = f"port {each.name} of {switch.name} carries Railyard's session; leave it "
+                yield Finding(f"{what}alone.", (each.place, port), _KEEP)
+        rails = walk(spec, "rails.*", Rail)
+        for rail, there in [each for each in rails if each[0].vlan == inband.vlan]:
+            what = f"VLAN {inband.vlan} of {rail.name} carries the session with "
+            yield Finding(f"{what}{switch.name}; undo cuts it.", there("vlan") + vlan, _KEEP)
         system, mode, title = system_of(switch.os), spec.rdma.mode, system_of(switch.os).title
         if system.one_shot_flaps and mode in system.one_shot_modes:
             what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
             fix = "reach the switch by its management port."
             yield Finding(what, (*places(spec, "rdma.mode"), port), fix)
-
-
-def _session_port(spec: ClusterSpec, switch: Switch, name: str, place: Place) -> Findings:
-    model = switch.hardware
-    if model is None:
-        return
-    if not model.has_port(switch.os, name):
-        what = f"{switch.name} is managed by port {name}, which {model.described} lacks."
-        yield Finding(what, (place,), _KEEP)
-    whole = model.whole_port(switch.os, name)
-    for port in [port for port in list_all_ports(spec) if port.switch.name == switch.name]:
-        if whole is not None and model.whole_port(switch.os, port.name) == whole:
-            what = f"port {port.name} of {switch.name} carries Railyard's session; leave it alone."
-            yield Finding(what, (port.place, place), _KEEP)
 
 
 def _addresses(spec: ClusterSpec, switch: Switch, here: Here) -> Findings:

@@ -28,6 +28,7 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
     answered = {end.path for pair in list_pairs(spec) for end in pair}
     broken = {key: port for key, port in ends.items() if port.path not in answered}
     seen: set[tuple[str, str]] = set()
+    ports = {switch.name: switch.ports for switch in spec.switches}
     # `switch-transport` reports a switch of the other transport.
     other_kind = {each.name for each in spec.switches if each.carries != "roce"}
     # Report ends with a sound other end first: the others may only be their far ends.
@@ -36,25 +37,20 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
         if peer in seen or peer[0] in other_kind:
             continue
         seen.add(key)
-        other = ends.get(peer)
-        why, fix = _why_no_end(spec, port)
+        other, (name, far) = ends.get(peer), peer
+        fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
+        if name == port.switch.name:
+            why = "this is the switch itself."
+            fix = "name the switch and the port at the other end of the cable."
+        elif name not in ports:
+            why = f"the file lacks a switch {name!r}.{did_you_mean(name, [*ports])}"
+            fix = "correct the name of the switch, as <switch>:<port>."
+        elif far not in ports[name]:
+            why = f"{name} lacks port {far} in the file."
+        else:
+            why = f"{name} names {ports[name][far].to} there."
         where = tuple(dict.fromkeys(end.place for end in (port, other) if end))
         yield Finding(f"{port} is a link to {port.port.to}, but {why}", where, fix)
-
-
-def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
-    ports = {switch.name: switch.ports for switch in spec.switches}
-    name, far = port.port.peer or ("", "")
-    fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
-    if name == port.switch.name:
-        fix = "name the switch and the port at the other end of the cable."
-        return "this is the switch itself.", fix
-    if name not in ports:
-        why = f"the file lacks a switch {name!r}.{did_you_mean(name, [*ports])}"
-        return why, "correct the name of the switch, as <switch>:<port>."
-    if far not in ports[name]:
-        return f"{name} lacks port {far} in the file.", fix
-    return f"{name} names {ports[name][far].to} there.", fix
 
 
 @needs("rails")
@@ -218,11 +214,7 @@ def _port(port: PlacedPort, said: LinkSettings) -> Findings:
         first = system.show_release(form.since)
         what = f"{port.switch.release} cannot set {named} of port {port.name}: {first} can."
         yield Finding(what, _where(port, *keys), f"upgrade the switch, or remove {named}.")
-    yield from _speed(port, said)
-
-
-def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
-    """Report a speed that the port lacks; else error correction that the speed excludes."""
+    # A speed that the port lacks; else error correction that the speed excludes.
     known, model = speeds_of(port.switch, port.name), port.switch.hardware
     split = any(port.name in each.parts for each in splits_of(port.switch).values())
     if not known or model is None:

@@ -30,6 +30,28 @@ _FACTS: Final = {
 }
 
 
+@also(
+    unique(
+        "hosts.*.hca_sriov.*.pci",
+        "list each port once, with all of its VFs.",
+        "{other} is listed twice.",
+        by=lambda each: (each.path[:2], each.value),
+    )
+)
+def check_hca_sriov(spec: ClusterSpec) -> Findings:
+    """VFs of InfiniBand ports need as many HCAs, list each once, and share none with `nics`."""
+    for host, here in walk(spec, "hosts.*", Host):
+        if len(host.hca_sriov) > host.hcas:
+            what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
+            fix = "describe Ethernet ports under nics, or correct hcas."
+            yield Finding(what, here("hca_sriov", "hcas"), fix)
+        for (n, nic), (p, pf) in product(enumerate(host.nics), enumerate(host.hca_sriov)):
+            if nic.pci == pf.pci:
+                what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
+                fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
+                yield Finding(what, here(f"hca_sriov.{p}.pci", f"nics.{n}.pci"), fix)
+
+
 def check_nic_model(spec: ClusterSpec) -> Findings:
     """Each card has a model that Railyard knows or that `nic_models` describes.
 
@@ -337,19 +359,6 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
             yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
 
 
-def _ib_ports(spec: ClusterSpec) -> Findings:
-    for host, here in walk(spec, "hosts.*", Host):
-        if len(host.hca_sriov) > host.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
-            fix = "describe Ethernet ports under nics, or correct hcas."
-            yield Finding(what, here("hca_sriov", "hcas"), fix)
-        for (n, nic), (p, pf) in product(enumerate(host.nics), enumerate(host.hca_sriov)):
-            if nic.pci == pf.pci:
-                what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
-                fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
-                yield Finding(what, here(f"hca_sriov.{p}.pci", f"nics.{n}.pci"), fix)
-
-
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
     """Receive buffers in the file have room for every priority that uses them.
 
@@ -449,17 +458,5 @@ RULES: Final = (
             also="pod_network.mode",
             when=pods_have_vfs,
         ),
-    ),
-    rule(
-        "hca-sriov",
-        """VFs of InfiniBand ports need as many HCAs, list each port once, and share none with
-        `nics`.""",
-        unique(
-            "hosts.*.hca_sriov.*.pci",
-            "list each port once, with all of its VFs.",
-            "{other} is listed twice.",
-            by=lambda each: (each.path[:2], each.value),
-        ),
-        _ib_ports,
     ),
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from components.checks.rows import also, requires, rule, unique
+from components.checks.rows import also, requires, unique
 from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import list_cards
-from components.core.problem import Place, SpecPath
+from components.core.problem import SpecPath
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -45,6 +44,38 @@ _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 """The pod networks with an interface on a rail."""
 _NO_INTERFACE: Final = ("pods lack an interface on a rail", "remove routes")
+
+
+@also(
+    requires(
+        "pod_network.interface",
+        "pod_network.host_network=false",
+        "pods then have no interface",
+        "remove interface.",
+    ),
+    requires(
+        "pod_network.interface",
+        "pod_network.mode=rdma_shared",
+        "only shared cards have it",
+        "remove interface.",
+        when=lambda spec: not spec.pod_network.host_network,
+    ),
+    requires(
+        "pod_network.rdma_isolation",
+        "pod_network.mode=sriov",
+        "it moves a VF's device into its pod",
+        "remove rdma_isolation, or choose sriov.",
+    ),
+)
+def check_pod_network(spec: ClusterSpec) -> Findings:
+    """The transport can carry the pod network.
+
+    docs/reference/pod-networks.md lists them, with the reason for each refusal.
+    """
+    cell = cell_of(spec)
+    if isinstance(cell, Refused):
+        what = f"{WAYS[way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
+        yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
 
 
 @also(
@@ -195,17 +226,6 @@ _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
-def _subnets(spec: ClusterSpec) -> Iterator[tuple[tuple[str, str], tuple[SpecPath, IPv4Network]]]:
-    """Yield rail and leaf, with the place of their subnet and the subnet."""
-    for rail, here in walk(spec, "rails.*", Rail):
-        for each in subnets_of(rail):
-            leaf = ("leaves", each.leaf) if each.leaf else ()
-            yield (rail.name, each.leaf), ((*here.path, *leaf, "subnet"), each.network)
-    for rail, here in walk(spec, _IB_RAILS, IbRail):
-        if rail.subnet is not None:
-            yield (rail.name, ""), ((*here.path, "subnet"), rail.subnet)
-
-
 @also(requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"))
 def check_pod_pool(spec: ClusterSpec) -> Findings:
     """Each worker gets a separate block of each rail's subnet, with an address for each VF.
@@ -219,7 +239,14 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
     from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
 
     pooled = {rail.name for rail in pooled_rails(spec)}
-    listed = {key: found for key, found in _subnets(spec) if key[0] in pooled}
+    listed: dict[tuple[str, str], tuple[SpecPath, IPv4Network]] = {}
+    for rail, here in walk(spec, "rails.*", Rail):
+        for each in subnets_of(rail) if rail.name in pooled else ():
+            leaf = ("leaves", each.leaf) if each.leaf else ()
+            listed[rail.name, each.leaf] = (*here.path, *leaf, "subnet"), each.network
+    for rail, here in walk(spec, _IB_RAILS, IbRail):
+        if rail.subnet is not None and rail.name in pooled:
+            listed[rail.name, ""] = (*here.path, "subnet"), rail.subnet
     small = {key: each for key, each in listed.items() if each[1].num_addresses < _LEAST}
     for (name, _), (path, subnet) in small.items():
         what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
@@ -292,13 +319,6 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
         yield Finding(f"multus is operator, but {what}.", where, fix)
 
 
-def _not_carried(spec: ClusterSpec) -> Findings:
-    cell = cell_of(spec)
-    if isinstance(cell, Refused):
-        what = f"{WAYS[way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
-        yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
-
-
 def check_pod_partition(spec: ClusterSpec) -> Findings:
     """VFs can join the partition of their rail by their GUIDs.
 
@@ -310,43 +330,35 @@ def check_pod_partition(spec: ClusterSpec) -> Findings:
         return
     keys = network.ib_kubernetes if network is not None else None
     rails = [each for each in walk(spec, _IB_RAILS, IbRail) if each[0].partition]
+    names = {each.name: each for each in fabric.partitions}
     if keys is not None and not rails:
         what = "ib_kubernetes puts pods into partitions, but no rail of the fabric names one."
         where = places(spec, "operators.network.ib_kubernetes", "infiniband.rails")
         yield Finding(what, where, "write partition at the rails, or remove ib_kubernetes.")
     for rail, here in rails:
-        yield from _rail_partition(spec, fabric, rail, here("partition"), keys)
+        where = here("partition")
+        partition = names.get(rail.partition or "")
+        if partition is None:
+            hint = did_you_mean(rail.partition or "", [*names])
+            what = f"{rail.name} is in the partition {rail.partition}, which the fabric lacks."
+            where += places(spec, "infiniband.partitions")
+            fix = "add it to infiniband.partitions, or correct the name."
+            yield Finding(f"{what}{hint}", where, fix)
+            continue
+        workers = [host.name for host in spec.workers if rail_ports(host, rail)]
+        lacking = ", ".join(name for name in workers if partition.membership_of(name) is None)
+        if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
+            what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
+            yield Finding(what, where, f"{wrong[1]}.")
+        elif keys is None and lacking:
+            what = f"{lacking} use VFs on {rail.name}, but {partition.name} lacks them."
+            yield Finding(what, where, f"add {lacking} to the members of {partition.name}.")
     by_switch = keys is None and fabric.subnet_manager == "switch"
     if rails and by_switch and way_of(spec) == "sriov":
         what = "VFs join a partition only if the switches' subnet manager knows virtual ports."
         where = tuple(place for _, here in rails for place in here("partition"))
         fix = "enter `ib sm virt enable` on each switch with sm_priority."
         yield Finding(what, where, fix, "warning")
-
-
-def _rail_partition(
-    spec: ClusterSpec,
-    fabric: InfiniBand,
-    rail: IbRail,
-    where: tuple[Place, ...],
-    keys: IbKubernetes | None,
-) -> Findings:
-    names = {each.name: each for each in fabric.partitions}
-    partition = names.get(rail.partition or "")
-    if partition is None:
-        hint = did_you_mean(rail.partition or "", [*names])
-        what = f"{rail.name} is in the partition {rail.partition}, which the fabric lacks.{hint}"
-        where += places(spec, "infiniband.partitions")
-        yield Finding(what, where, "add it to infiniband.partitions, or correct the name.")
-        return
-    workers = [host.name for host in spec.workers if rail_ports(host, rail)]
-    lacking = ", ".join(name for name in workers if partition.membership_of(name) is None)
-    if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
-        what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
-        yield Finding(what, where, f"{wrong[1]}.")
-    elif keys is None and lacking:
-        what = f"{lacking} use VFs on {rail.name}, but {partition.name} lacks them."
-        yield Finding(what, where, f"add {lacking} to the members of {partition.name}.")
 
 
 def _why_not_joined(
@@ -368,34 +380,3 @@ def _why_not_joined(
     elif keys is None and partition.members == "all":
         why, fix = "its members are all, which may leave out VFs", "list its members"
     return (why, fix) if why else None
-
-
-RULES: Final = (
-    rule(
-        "pod-network",
-        """The transport can carry the pod network.
-
-        docs/reference/pod-networks.md lists them, with the reason for each refusal.
-        """,
-        _not_carried,
-        requires(
-            "pod_network.interface",
-            "pod_network.host_network=false",
-            "pods then have no interface",
-            "remove interface.",
-        ),
-        requires(
-            "pod_network.interface",
-            "pod_network.mode=rdma_shared",
-            "only shared cards have it",
-            "remove interface.",
-            when=lambda spec: not spec.pod_network.host_network,
-        ),
-        requires(
-            "pod_network.rdma_isolation",
-            "pod_network.mode=sriov",
-            "it moves a VF's device into its pod",
-            "remove rdma_isolation, or choose sriov.",
-        ),
-    ),
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
@@ -21,15 +21,18 @@ _MODULES: Final = (
 """The modules of this folder with rules, in the order of the reference."""
 
 
-def _rules_of(name: str) -> Iterator[Rule]:
-    module = import_module(f"components.checks.{name}")
-    yield from getattr(module, "RULES", ())
-    for key, check in vars(module).items():
-        if key.startswith("check_") and check.__module__ == module.__name__:
-            yield rule_of(check)
-
-
-RULES: Final = tuple(rule for name in _MODULES for rule in _rules_of(name))
+RULES: Final[tuple[Rule, ...]] = tuple(
+    each
+    for module in (import_module(f"components.checks.{name}") for name in _MODULES)
+    for each in (
+        *getattr(module, "RULES", ()),
+        *(
+            rule_of(check)
+            for key, check in vars(module).items()
+            if key.startswith("check_") and check.__module__ == module.__name__
+        ),
+    )
+)
 """The rules on a spec."""
 
 

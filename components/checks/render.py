@@ -96,7 +96,16 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
     except PackageNotFoundError:
         own = {}
     pages = rule_pages()
-    described = [_rule(name, pages.get(name, name)) for name in rules]
+    described = [
+        {
+            "id": name,
+            "shortDescription": {"text": " ".join(page.partition("\n\n")[0].split())},
+            "fullDescription": {"text": page},
+            "help": {"text": page, "markdown": page},
+            "helpUri": f"{DOCS_SITE}/docs/reference/rules.html#{name}",
+        }
+        for name, page in ((name, pages.get(name, name)) for name in rules)
+    ]
     driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": described}
     run = {
         "tool": {"driver": driver},
@@ -105,16 +114,6 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
         "results": [_result(each, rules.index(each.rule), here, root) for each in problems],
     }
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _rule(name: str, page: str) -> dict[str, Any]:
-    return {
-        "id": name,
-        "shortDescription": {"text": " ".join(page.partition("\n\n")[0].split())},
-        "fullDescription": {"text": page},
-        "help": {"text": page, "markdown": page},
-        "helpUri": f"{DOCS_SITE}/docs/reference/rules.html#{name}",
-    }
 
 
 def _result(problem: Finding, index: int, here: Path, root: Path) -> dict[str, Any]:
@@ -133,30 +132,23 @@ def _result(problem: Finding, index: int, here: Path, root: Path) -> dict[str, A
 
 
 def _location(place: Place, here: Path, root: Path) -> dict[str, Any]:
-    file = os.path.relpath(os.path.normpath(here / (place.file or "")), root)
-    found: dict[str, Any] = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": quote(file), "uriBaseId": _ROOT},
-            "region": {"startLine": place.line or 1, **_columns(place, here)},
-        }
-    }
+    path = here / (place.file or "")
+    region = {"startLine": place.line or 1}
+    if place.line is not None and place.line <= len(lines := _lines(path)):
+        # From the key, or the first character of the line, to the end of the line.
+        text = lines[place.line - 1]
+        keys = [f"{key}{end}" for key in reversed(place.path) for end in (":", '":')]
+        found_at = [start for key in keys if (start := text.find(key)) >= 0]
+        start = found_at[0] if found_at else len(text) - len(text.lstrip())
+        end = max(len(text.rstrip()), start + 1)
+        region |= {"startColumn": start + 1, "endColumn": end + 1}
+    file = os.path.relpath(os.path.normpath(path), root)
+    artefact = {"uri": quote(file), "uriBaseId": _ROOT}
+    found: dict[str, Any] = {"physicalLocation": {"artifactLocation": artefact, "region": region}}
     if place.path:
         found["logicalLocations"] = [{"fullyQualifiedName": render_path(place.path)}]
         found["message"] = {"text": f"{render_path(place.path)} = {place.value}"}
     return found
-
-
-def _columns(place: Place, here: Path) -> dict[str, int]:
-    """From the key of a place, or the first character of its line, to the end of the line."""
-    lines = _lines(here / (place.file or ""))
-    if place.line is None or place.line > len(lines):
-        return {}
-    text = lines[place.line - 1]
-    keys = [f"{key}{end}" for key in reversed(place.path) for end in (":", '":')]
-    start = next((at for key in keys if (at := text.find(key)) >= 0), -1)
-    if start < 0:
-        start = len(text) - len(text.lstrip())
-    return {"startColumn": start + 1, "endColumn": max(len(text.rstrip()), start + 1) + 1}
 
 
 @cache

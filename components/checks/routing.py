@@ -43,12 +43,6 @@ def _cautions(spec: ClusterSpec) -> Findings:
         yield Finding(what, (*names.values(),), each.fix, "warning")
 
 
-def _why_on_link(spec: ClusterSpec, address: IPv4Address) -> str | None:
-    ends = links.link_addresses(spec).items()
-    link = next((key for key, (own, _) in ends if own == address), None)
-    return f"is the address of {link[0]} on its link {link[1]}" if link else None
-
-
 @needs("switches")
 @also(unique("switches.*.routing.router_id", "give each switch a different address."))
 def check_routing(spec: ClusterSpec) -> Findings:
@@ -69,28 +63,26 @@ def check_routing(spec: ClusterSpec) -> Findings:
         if switch.routing is None:
             continue
         own = switch.routing.router_id  # it becomes a loopback address that BGP announces
-        why = _why_taken(spec, IPv4Network(own), switch.name) or _why_on_link(spec, own)
-        if why:
+        ends = links.link_addresses(spec).items()
+        link = next((key for key, (address, _) in ends if address == own), None)
+        on_link = f"is the address of {link[0]} on its link {link[1]}" if link else None
+        if why := _why_taken(spec, IPv4Network(own), switch.name) or on_link:
             what = f"the router_id of {switch.name}, {own}, {why}."
             fix = "choose an unused address, for example 10.255.0.1."
             yield Finding(what, here("routing.router_id"), fix)
     yield from find_wrong_numbers(spec)
-    yield from _one_sided(spec)
-    yield from _cautions(spec)
-
-
-def _one_sided(spec: ClusterSpec) -> Findings:
-    """Report BFD on only one end of a link: its session stays down, and detects nothing."""
+    # BFD on only one end of a link: its session stays down, and detects nothing.
     uses = {s.name: s.routing.bfd if s.routing else None for s in spec.switches}
-    places = {switch.name: here for switch, here in walk(spec, "switches.*", Switch)}
+    heres = {switch.name: here for switch, here in walk(spec, "switches.*", Switch)}
     routed = [link for link in links.list_links(spec) if link.one.port.mode == "routed"]
     ends = ((link.one.switch.name, link.other.switch.name) for link in routed)
     pairs = dict.fromkeys(tuple(sorted(pair, key=lambda name: not uses[name])) for pair in ends)
     for with_it, without in pairs:
         if uses[with_it] and uses[without] is False:
             what = f"{with_it} uses BFD on its links to {without}, but {without} does not."
-            where = places[with_it]("routing.bfd") + places[without]("routing.bfd")
+            where = heres[with_it]("routing.bfd") + heres[without]("routing.bfd")
             yield Finding(what, where, "write bfd: true on both switches, or on neither.")
+    yield from _cautions(spec)
 
 
 @needs("switches")
@@ -165,9 +157,30 @@ def find_wrong_numbers(spec: ClusterSpec) -> Findings:
         what = f"leaves {in_words(names)} share asn {asn}: they refuse each other's routes."
         fix = "give each leaf a different number, for example 65101, 65102 and so on."
         yield Finding(what, _places(names[1:], numbers), fix)
-    yield from _same_ends(spec, numbers, {name for names in alike.values() for name in names})
+    renumbered = {name for names in alike.values() for name in names}
+    ends_of: dict[int, dict[str, None]] = {}
+    for link in links.list_links(spec):
+        ends = (link.one.switch.name, link.other.switch.name)
+        asns = {numbers[name][1] for name in ends if name in numbers}
+        both = link.one.port.mode == "routed" and {*ends} <= numbers.keys()
+        # Leaves that share a number get new ones, which then differ from those above.
+        if both and len(asns) == 1 and renumbered.isdisjoint(ends):
+            ends_of.setdefault(asns.pop(), {}).update(dict.fromkeys(ends))
+    for asn, both_ends in ends_of.items():
+        what = f"{in_words([*both_ends])} have a routed link, but the same asn {asn}; BGP needs "
+        fix = "give the two sides of a routed link different numbers."
+        yield Finding(f"{what}two.", _places(both_ends, numbers), fix)
     yield from _uneven_paths(spec, numbers)
-    yield from _same_units(spec, numbers)
+    # Switches above different leaves with one number: each needs the other's routes.
+    tiers, under = links.tiers_of(spec), links.leaves_below(spec)
+    upper = [name for name in numbers if tiers.get(name, links.LEAF) > links.LEAF]
+    for asn, (first, *others) in _by_number(upper, numbers).items():
+        joined = links.joined_by_routes(spec).get(first, ())
+        apart = [each for each in others if each in joined and not under[each] & under[first]]
+        if apart:
+            what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
+            fix = "give the spines of each scalable unit a different number: 65001, 65002."
+            yield Finding(what, _places([first, *apart], numbers), fix)
 
 
 def _places(names: Iterable[str], numbers: Numbers) -> tuple[Place, ...]:
@@ -180,21 +193,6 @@ def _by_number(names: Iterable[str], numbers: Numbers) -> dict[int, list[str]]:
         if name in numbers:
             found.setdefault(numbers[name][1], []).append(name)
     return found
-
-
-def _same_ends(spec: ClusterSpec, numbers: Numbers, alike: set[str]) -> Findings:
-    found: dict[int, dict[str, None]] = {}
-    for link in links.list_links(spec):
-        ends = (link.one.switch.name, link.other.switch.name)
-        asns = {numbers[name][1] for name in ends if name in numbers}
-        both = link.one.port.mode == "routed" and {*ends} <= numbers.keys()
-        # Leaves that share a number get new ones, which then differ from those above.
-        if both and len(asns) == 1 and alike.isdisjoint(ends):
-            found.setdefault(asns.pop(), {}).update(dict.fromkeys(ends))
-    for asn, names in found.items():
-        what = f"{in_words([*names])} have a routed link, but the same asn {asn}; BGP needs two."
-        fix = "give the two sides of a routed link different numbers."
-        yield Finding(what, _places(names, numbers), fix)
 
 
 def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
@@ -214,19 +212,6 @@ def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
                 yield Finding(what, _places(firsts, numbers), fix)
             upper = (far for name in climbed for far in links.above(spec, name))
             climbed, tier = tuple(dict.fromkeys(upper)), tier + 1
-
-
-def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
-    """Report switches above different leaves with one number: each needs the other's routes."""
-    tiers, under = links.tiers_of(spec), links.leaves_below(spec)
-    upper = [name for name in numbers if tiers.get(name, links.LEAF) > links.LEAF]
-    for asn, (first, *others) in _by_number(upper, numbers).items():
-        joined = links.joined_by_routes(spec).get(first, ())
-        apart = [each for each in others if each in joined and not under[each] & under[first]]
-        if apart:
-            what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
-            fix = "give the spines of each scalable unit a different number: 65001, 65002."
-            yield Finding(what, _places([first, *apart], numbers), fix)
 
 
 _SMALLEST: Final = 30
@@ -264,11 +249,40 @@ def check_rail_leaf(spec: ClusterSpec) -> Findings:
     """
     for rail, here in walk(spec, "rails.*", Rail):
         holders = links.switches_of_rails(spec)[rail.name]
-        if rail.leaves:
-            yield from _named(spec, rail, here, holders)
-            yield from _without(spec, rail, here)
-            yield from _parts(spec, rail, here)
-            yield from _ways(spec, rail, here, holders)
+        if not rail.leaves:
+            continue
+        yield from _named(spec, rail, here, holders)
+        taken = [each.subnet for each in rail.leaves.values()]
+        prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
+        parts = rail.subnet.subnets(new_prefix=prefix)
+        free = next((part for part in parts if not any(map(part.overlaps, taken))), None)
+        ports = [port for port in topology.list_ports(spec) if port.rail == rail.name]
+        first = {port.switch.name: port for port in reversed(ports)}
+        for port in [port for port in ports if port is first[port.switch.name]]:
+            leaf = port.switch.name
+            if leaf not in rail.leaves:
+                what = f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on "
+                where = (port.place, at((*here.path, "leaves"), ", ".join(rail.leaves)))
+                fix = f"give the rail a larger subnet, and {leaf} a part."
+                fix = f"add to its leaves {_part_text(leaf, free)}." if free else fix
+                yield Finding(f"{what}{leaf}.", where, fix)
+        # Then the rail's own subnet is wrong: `subnet-overlap` reports it.
+        is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
+        for leaf, part in rail.leaves.items():
+            if not is_wrong and not part.subnet.subnet_of(rail.subnet):
+                what = f"{part.subnet} of {rail.name} on {leaf} is outside of the rail's "
+                fix = "choose a part of it, or give the rail a larger subnet."
+                where = here(f"leaves.{leaf}.subnet", "subnet")
+                yield Finding(f"{what}{rail.subnet}.", where, fix)
+        for group in _overlapping(rail):
+            parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
+            what = (
+                f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
+            )
+            where = here(*(f"leaves.{leaf}.subnet" for leaf in group))
+            fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
+            yield Finding(what, where, fix)
+        yield from _ways(spec, rail, here, holders)
 
 
 def _named(spec: ClusterSpec, rail: Rail, here: Here, holders: Sequence[str]) -> Findings:
@@ -296,39 +310,6 @@ def is_routed(switch: Switch) -> bool:
     return switch.routing is not None or any(
         port.mode == "routed" for port in switch.ports.values()
     )
-
-
-def _without(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
-    taken = [each.subnet for each in rail.leaves.values()]
-    prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
-    parts = rail.subnet.subnets(new_prefix=prefix)
-    free = next((part for part in parts if not any(map(part.overlaps, taken))), None)
-    ports = [port for port in topology.list_ports(spec) if port.rail == rail.name]
-    first = {port.switch.name: port for port in reversed(ports)}
-    for port in [port for port in ports if port is first[port.switch.name]]:
-        leaf = port.switch.name
-        if leaf not in rail.leaves:
-            what = f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on "
-            where = (port.place, at((*here.path, "leaves"), ", ".join(rail.leaves)))
-            fix = f"give the rail a larger subnet, and {leaf} a part."
-            fix = f"add to its leaves {_part_text(leaf, free)}." if free else fix
-            yield Finding(f"{what}{leaf}.", where, fix)
-
-
-def _parts(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
-    # Then the rail's own subnet is wrong: `subnet-overlap` reports it.
-    is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
-    for leaf, part in rail.leaves.items():
-        if not is_wrong and not part.subnet.subnet_of(rail.subnet):
-            what = f"{part.subnet} of {rail.name} on {leaf} is outside of the rail's {rail.subnet}."
-            fix = "choose a part of it, or give the rail a larger subnet."
-            yield Finding(what, here(f"leaves.{leaf}.subnet", "subnet"), fix)
-    for group in _overlapping(rail):
-        parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
-        what = f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
-        where = here(*(f"leaves.{leaf}.subnet" for leaf in group))
-        fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
-        yield Finding(what, where, fix)
 
 
 def _overlapping(rail: Rail) -> Iterator[list[str]]:
@@ -416,7 +397,17 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     routed = [cable for cable in topology.list_cables(spec) if cable.port.port.mode == "routed"]
     # `routed-link` reports ports that cannot be routed.
     cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
-    yield from _unused_pod_addresses(spec)
+    in_pods = spec.kubernetes and not spec.pod_network.host_network
+    for nic in [nic for nic in topology.list_nics(spec) if nic.nic.pod_address is not None]:
+        on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
+        why, fix = "its switch port is not routed", "remove pod_address."
+        if on_routed:
+            why = "pods lack VFs"
+        elif not spec.switches:
+            why = "only a switch of the file can have routed ports to cards"
+            fix = "remove pod_address, and let those switches carry the rail as a VLAN."
+        if not (on_routed and in_pods):
+            yield Finding(f"{nic} has a pod_address, but {why}.", nic.at("pod_address"), fix)
     pods = [*_without_links(spec, cables)]
     yield from pods or _cards(spec, cables)
     names = {cable.port.rail for cable in cables}
@@ -430,20 +421,6 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
 def is_able_to_route(switch: Switch) -> bool:
     """Whether the driver of its system sets routed ports at all."""
     return not isinstance(system_of(switch.os).since("routing"), str)
-
-
-def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
-    in_pods = spec.kubernetes and not spec.pod_network.host_network
-    for nic in [nic for nic in topology.list_nics(spec) if nic.nic.pod_address is not None]:
-        on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
-        why, fix = "its switch port is not routed", "remove pod_address."
-        if on_routed:
-            why = "pods lack VFs"
-        elif not spec.switches:
-            why = "only a switch of the file can have routed ports to cards"
-            fix = "remove pod_address, and let those switches carry the rail as a VLAN."
-        if not (on_routed and in_pods):
-            yield Finding(f"{nic} has a pod_address, but {why}.", nic.at("pod_address"), fix)
 
 
 def _without_links(spec: ClusterSpec, cables: list[topology.Cable]) -> Findings:

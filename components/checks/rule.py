@@ -136,26 +136,23 @@ class Value(NamedTuple):
 
 def values(spec: ClusterSpec, keys: str, when: When = None) -> list[Value]:
     """Return the values that the keys name, without those that the file leaves out."""
-    if when is not None and not when(spec):
-        return []
-    return [each for pattern in keys.split() for each in _matches(spec, pattern)]
-
-
-def _matches(spec: ClusterSpec, pattern: str) -> list[Value]:
-    found = [Value(spec, (), spec, ())]
-    for key in pattern.split("."):
-        if key == "*":
-            found = [
-                Value(spec, (*path, entry), value, (*entries, entry))
-                for _, path, part, entries in found
-                for entry, value in _entries(part)
-            ]
-        else:
-            found = [
-                Value(spec, (*path, key), value, entries)
-                for _, path, part, entries in found
-                if (value := value_of(part, key)) is not None
-            ]
+    found: list[Value] = []
+    for pattern in keys.split() if when is None or when(spec) else ():
+        parts = [Value(spec, (), spec, ())]
+        for key in pattern.split("."):
+            if key == "*":
+                parts = [
+                    Value(spec, (*path, entry), value, (*entries, entry))
+                    for _, path, part, entries in parts
+                    for entry, value in _entries(part)
+                ]
+            else:
+                parts = [
+                    Value(spec, (*path, key), value, entries)
+                    for _, path, part, entries in parts
+                    if (value := value_of(part, key)) is not None
+                ]
+        found += parts
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
@@ -164,18 +163,6 @@ def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:
     return tuple(waive(spec, found)[0])
 
 
-def _run_rules(spec: ClusterSpec, wrong: AbstractSet[str] = frozenset()) -> list[Finding]:
-    """Run the rules that need no wrong part of the file.
-
-    While two devices have one name, a rule that searches for names or follows cables is not run.
-    """
-    (twins,) = (rule for rule in RULES if rule.name == "duplicate-name")
-    if any(twins.problems(spec)):
-        wrong = {*wrong, "names", "switches"}
-    sound = (rule for rule in RULES if wrong.isdisjoint(rule.needs))
-    return [problem for rule in sound for problem in rule.problems(spec)]
-
-
 def load_checked_site(path: Path) -> CheckedSite:
     """Load a site file or a stack file and run every rule.
 
@@ -203,33 +190,33 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     spec = loaded.spec or loaded.partial
     found = [*loaded.marks, *(each for each in loaded.problems if not _follows(each, loaded))]
     waived: tuple[Waived, ...] = ()
-    pins, refused = (lock, ()) if lock else read_lock(loaded.path)
-    found += refused
+    pins, unread = (lock, ()) if lock else read_lock(loaded.path)
+    found += unread
     if spec is not None:
-        ruled = [*_run_rules(spec, _wrong_parts(loaded)), *_check_beside(spec, loaded, pins)]
-        written = (_as_written(problem, spec) for problem in ruled)
-        own = [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
-        kept, waived = waive(spec, own)
+        wrong = _wrong_parts(loaded)
+        # While two devices have one name, no rule searches for names or follows cables.
+        (twins,) = (rule for rule in RULES if rule.name == "duplicate-name")
+        wrong |= {"names", "switches"} if any(twins.problems(spec)) else set[str]()
+        sound = [rule for rule in RULES if wrong.isdisjoint(rule.needs)]
+        ruled = [problem for rule in sound for problem in rule.problems(spec)]
+        own: dict[Finding, None] = {}
+        for problem in (*ruled, *_check_beside(spec, loaded, pins)):
+            paths = [(place, written_at(spec, place.path)) for place in problem.where]
+            # The pool of a cloud's host, which the file lacks.
+            where = (place if path == place.path else Place(path) for place, path in paths)
+            written = replace(problem, where=tuple(dict.fromkeys(where)))
+            pairs = product(written.where, loaded.left_out)
+            # Else the rule only found a value that replaced a wrong one.
+            if not any(_touches(place.path, left_out, loaded) for place, left_out in pairs):
+                own[written] = None
+        kept, waived = waive(spec, [*own])
         found += [*kept, *named("waiver", check_waiver(spec, waived if loaded.spec else None))]
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = tuple(map(_at_its_entry, group_problems(located, spec)))
-    wrong = any(problem.severity == "error" for problem in problems)
+    refused = any(problem.severity == "error" for problem in problems)
     unpinned = site_files.find_unpinned(spec, pins) if spec else site_files.Unpinned((), "")
-    read = None if wrong else loaded.spec
+    read = None if refused else loaded.spec
     return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
-
-
-def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
-    """Replace places that the file lacks: a host of a cloud by its pool."""
-    paths = ((place, written_at(spec, place.path)) for place in problem.where)
-    places = (place if path == place.path else Place(path) for place, path in paths)
-    return replace(problem, where=tuple(dict.fromkeys(places)))
-
-
-def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
-    """Whether a rule only found a value that replaced a wrong one."""
-    pairs = product(problem.where, loaded.left_out)
-    return any(_touches(place.path, left_out, loaded) for place, left_out in pairs)
 
 
 def _at_its_entry(problem: Finding) -> Finding:

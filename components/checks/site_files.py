@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from components.artefacts.listing import Artefact, artefacts_of
-from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
+from components.artefacts.lock import INDEX, Lock, open_bundle, wanted_of
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
+from components.core.plain_text import shortened
 from components.core.problem import Place
 from components.model.cluster import RESERVED, ClusterSpec
 from components.model.secret_refs import list_secrets
@@ -30,7 +30,8 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
     settings = {**SETTINGS, **pieces}
     known = sorted({*settings, *wanted})
     for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
-        where = (_place(name, secrets),)
+        key = f"railyard:{name}"
+        where = (Place(("config", key), None, secrets.file, secrets.lines.get(key)),)
         choices = settings.get(name)
         if choices is not None:
             value = secrets.switches.get(name, "")
@@ -44,11 +45,6 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
             what = f"railyard:{name} is neither a switch nor a secret that the site names.{hint}"
             fix = f"correct it, or remove it: `pulumi config rm railyard:{name}`."
             yield Finding(what, where, fix, "warning" if needless else "error")
-
-
-def _place(name: str, secrets: StackSecrets) -> Place:
-    key = f"railyard:{name}"
-    return Place(("config", key), None, secrets.file, secrets.lines.get(key))
 
 
 def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
@@ -83,7 +79,9 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     The path is relative to the folder of `Pulumi.yaml`.
     """
     for artefact in artefacts_of(spec):
-        if artefact.kind == "chart" and artefact.local and not _is_chart(project, artefact):
+        path = project / artefact.address
+        chart = path if path.suffix == ".tgz" else path / "Chart.yaml"
+        if artefact.kind == "chart" and artefact.local and not chart.is_file():
             where = (at(artefact.path, artefact.address),)
             fix = "correct the path, or remove chart and repo: the default is upstream's."
             yield Finding(f"the chart {artefact.address} is not in the project.", where, fix)
@@ -119,11 +117,6 @@ def _below(project: Path, words: str) -> str:
     return words.replace(f"{project}/", "")
 
 
-def _is_chart(project: Path, artefact: Artefact) -> bool:
-    path = project / artefact.address
-    return path.is_file() if path.suffix == ".tgz" else (path / "Chart.yaml").is_file()
-
-
 @dataclass(frozen=True, slots=True)
 class Unpinned:
     """Every file, chart and image that an update fetches has a checksum, in the site or its lock.
@@ -148,8 +141,11 @@ class Unpinned:
     def what(self) -> str:
         """The fault, in one sentence."""
         has = "has" if len(self.artefacts) == 1 else "have"
-        names = _names(self.artefacts)
-        return f"{names} {has} no checksum in the site or its lock, so what is served may change."
+        *most, last = [each.name for each in self.artefacts]
+        named = shortened([*most, last], _NAMED)
+        if most and len(most) < _NAMED:
+            named = f"{', '.join(most)} and {last}"
+        return f"{named} {has} no checksum in the site or its lock, so what is served may change."
 
     @property
     def fix(self) -> str:
@@ -188,14 +184,12 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
         entry = lock.of(artefact)
         if entry is None or not artefact.lockable or lock.find(artefact) is not None:
             continue
-        pinned, meant = (f"{e.address}{_release(e)}" for e in (entry, artefact))
+        # The address of a chart does not contain its release.
+        release = [f" {e.version}" if e.kind == "chart" else "" for e in (entry, artefact)]
+        pinned, meant = f"{entry.address}{release[0]}", f"{artefact.address}{release[1]}"
         where = (at(artefact.path, artefact.address),)
         fix = f"run `railyard pin {_site_of(lock)}` to update it."
         yield Finding(f"the lock pins {pinned}, but the site means {meant}.", where, fix)
-    yield from _unused(wanted, lock)
-
-
-def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
     charts = {key for entry in lock.entries.values() for key in entry.images.values()}
     stale = [lock.of(artefact) for artefact in wanted.values()]
     left = [
@@ -207,19 +201,6 @@ def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
         what = f"the lock has {', '.join(left[:_NAMED])}, which the site no longer needs."
         fix = f"run `railyard pin {_site_of(lock)}`: it removes them."
         yield Finding(what, (Place((), None, str(lock.path), 1),), fix, "warning")
-
-
-def _release(of: Artefact | Entry) -> str:
-    """Return the release of a chart, which its address does not contain."""
-    return f" {of.version}" if of.kind == "chart" else ""
-
-
-def _names(found: Sequence[Artefact]) -> str:
-    names = [each.name for each in found]
-    more = len(names) - _NAMED
-    if more > 0:
-        return f"{', '.join(names[:_NAMED])} and {more} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _site_of(lock: Lock) -> str:

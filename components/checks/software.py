@@ -248,12 +248,6 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
             yield Finding(what, here("address"), fix)
 
 
-def _pushes_unnamed(spec: ClusterSpec) -> bool:
-    own = spec.containers
-    builds = own is not None and own.build is not None and own.login is None
-    return own is not None and builds and registry_of(own.image) in _CLOSED
-
-
 RULES: Final = (
     rule(
         "payload-benchmark",
@@ -287,7 +281,12 @@ RULES: Final = (
             "containers.image",
             "Railyard pushes the image to a public registry, which needs a login: {value}.",
             "add containers.login: {{user: …, password: {{secret: registry_password}}}}.",
-            when=_pushes_unnamed,
+            when=lambda spec: (
+                spec.containers
+                and spec.containers.build
+                and spec.containers.login is None
+                and registry_of(spec.containers.image) in _CLOSED
+            ),
         ),
     ),
     rule(
