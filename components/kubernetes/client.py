@@ -142,7 +142,7 @@ class KubernetesCalls:
             cluster = _named(document, "cluster", context["cluster"])
             self._url: str = cluster["server"].rstrip("/")
             self._login = _Login(cluster, user)
-            self._pool = _pool(cluster, self._url, _tls(cluster, self._login))
+            self._pool = _pool(cluster, self._url, self._login)
         except (yaml.YAMLError, OSError, LookupError, StopIteration, *_MALFORMED) as error:
             # The text of a malformed kubeconfig may contain a token or a key.
             cause = error.__cause__ if isinstance(error, _MALFORMED) else error
@@ -250,18 +250,6 @@ def _pem(part: Part, key: str) -> bytes:
     return Path(part[key]).read_bytes() if part.get(key) else b""
 
 
-def _tls(cluster: Part, login: _Login) -> ssl.SSLContext:
-    authority = _pem(cluster, "certificate-authority")
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    timed(context)
-    context.pems = (authority, login.certificate, login.key)
-    if cluster.get("insecure-skip-tls-verify"):
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    elif not authority:
-        context.load_default_certs()
-    return context
-
-
 class _Login:
     """How a user shows who it is: a certificate, a token, a password, or a program that knows."""
 
@@ -333,10 +321,18 @@ def _ask_program(program: Part, cluster: Part) -> Part:
     return answer["status"]
 
 
-def _pool(cluster: Part, url: str, context: ssl.SSLContext) -> PoolManager:
+def _pool(cluster: Part, url: str, login: _Login) -> PoolManager:
     from urllib3 import PoolManager, ProxyManager, make_headers  # noqa: PLC0415 - see above
     from urllib3.util import parse_url  # noqa: PLC0415 - see above
 
+    authority = _pem(cluster, "certificate-authority")
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    timed(context)
+    context.pems = (authority, login.certificate, login.key)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif not authority:
+        context.load_default_certs()
     options: dict[str, Any] = {"ssl_context": context}
     if cluster.get("tls-server-name"):
         options["server_hostname"] = cluster["tls-server-name"]
@@ -344,10 +340,9 @@ def _pool(cluster: Part, url: str, context: ssl.SSLContext) -> PoolManager:
     proxy = cluster.get("proxy-url") or getproxies().get(api.scheme or "")
     if not proxy or ("proxy-url" not in cluster and _without_proxy((api.host or "").strip("[]"))):
         return PoolManager(**options)
-    login = parse_url(proxy).auth
-    return ProxyManager(
-        proxy, proxy_headers=make_headers(proxy_basic_auth=login) if login else None, **options
-    )
+    account = parse_url(proxy).auth
+    headers = make_headers(proxy_basic_auth=account) if account else None
+    return ProxyManager(proxy, proxy_headers=headers, **options)
 
 
 def _without_proxy(host: str) -> bool:

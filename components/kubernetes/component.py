@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pulumi
@@ -45,7 +44,14 @@ class Cluster(pulumi.ComponentResource):
                 servers = self._balanced(plan, remote, servers)
         if plan.playbooks is not None:
             servers = [self._played(plan.playbooks, remote, servers)]
-        agents = [self._agent(plan, step, remote, servers, hosts) for step in plan.agents]
+        agents: list[pulumi.Resource] = []
+        for step in plan.agents:
+            # All steps of a worker's node are one resource.
+            note = remote.note(step.name)
+            chain = [secret_again(each, note) for each in plan.chain_of(step)]
+            after = [*servers, *hosts.of(step.endpoint.device)]
+            options = pulumi.ResourceOptions(parent=self, depends_on=after)
+            agents.append(host_steps(remote, chain, options, step.name))
         ready = gate(name, self, [*servers, *agents])
         kubeconfig = self._kubeconfig(plan, remote, servers)
         provider = kubernetes.Provider(
@@ -77,21 +83,6 @@ class Cluster(pulumi.ComponentResource):
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]
         return after[0]
-
-    def _agent(
-        self,
-        plan: KubernetesPlan,
-        step: RemoteStep,
-        remote: Remote,
-        servers: Sequence[pulumi.Resource],
-        hosts: HostsReady,
-    ) -> pulumi.Resource:
-        """All steps of a worker's node, as one resource."""
-        note = remote.note(step.name)
-        chain = [secret_again(each, note) for each in plan.chain_of(step)]
-        after = [*servers, *hosts.of(step.endpoint.device)]
-        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
-        return host_steps(remote, chain, opts, step.name)
 
     def _played(
         self, playbooks: Playbooks, remote: Remote, after: list[pulumi.Resource]

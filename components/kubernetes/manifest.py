@@ -12,7 +12,6 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from typing import Any, Final, TypeAlias, cast
 
@@ -227,11 +226,7 @@ def login_value(account: RegistryAccount, password: str) -> str:
 _BODIES: Final = TypeAdapter(list[Body])
 
 
-@cache
-def _packed(package: str, name: str) -> bytes:
-    return resources.files(package).joinpath("vendor", name).read_bytes()
-
-
 def load_vendored(package: str, name: str) -> list[Body]:
     """Read the objects of one packed release: a file below the `vendor` folder of a room."""
-    return _BODIES.validate_json(gzip.decompress(_packed(package, name)))
+    packed = resources.files(package).joinpath("vendor", name).read_bytes()
+    return _BODIES.validate_json(gzip.decompress(packed))

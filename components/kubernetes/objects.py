@@ -94,7 +94,16 @@ def apply_manifests(
             depends_on=before,
             retain_on_delete=outlives(manifest, foreign=access.plan.existing is not None) or None,
         )
-        current.append(_object(manifest, access, access.options(manifest.resource_name, opts)))
+        body = repaired(manifest.body, access.notes.get(manifest.resource_name, ""))
+        properties: dict[str, object] = {**body}
+        if access.login is not None and body.get("data") == LOGIN_DATA:
+            properties["data"] = dict.fromkeys(LOGIN_DATA, access.login)
+        # The provider's type token: `kubernetes:core/v1:ConfigMap`, `kubernetes:apps/v1:DaemonSet`.
+        version = manifest.api_version
+        version = version if "/" in version else f"core/{version}"
+        own = access.options(manifest.resource_name, opts)
+        token = f"kubernetes:{version}:{manifest.kind}"
+        current.append(pulumi.CustomResource(token, manifest.resource_name, properties, own))
     return current
 
 
@@ -123,17 +132,3 @@ def ask_before_deletion(
         delete=LEAVE,
     )
     return local_call(call, opts)
-
-
-def _object(
-    manifest: Manifest, access: ClusterAccess, opts: pulumi.ResourceOptions
-) -> pulumi.Resource:
-    body = repaired(manifest.body, access.notes.get(manifest.resource_name, ""))
-    properties: dict[str, object] = {**body}
-    if access.login is not None and body.get("data") == LOGIN_DATA:
-        properties["data"] = dict.fromkeys(LOGIN_DATA, access.login)
-    # The provider's type token: `kubernetes:core/v1:ConfigMap`, `kubernetes:apps/v1:DaemonSet`.
-    version = manifest.api_version
-    group = version if "/" in version else f"core/{version}"
-    token = f"kubernetes:{group}:{manifest.kind}"
-    return pulumi.CustomResource(token, manifest.resource_name, properties, opts)

@@ -139,15 +139,18 @@ def of_jobs(spec: ClusterSpec, objects: Iterable[Body]) -> Iterator[Right]:
 def role_of(name: str, namespace: str, rights: Iterable[Right], subject: Body) -> tuple[Body, Body]:
     """Return the role with the rights in one namespace, and its binding to a subject."""
     kind = "Role" if namespace else "ClusterRole"
-    rules: list[JsonValue] = [_rule(each) for each in rights if each.namespace == namespace]
+    rules: list[JsonValue] = [
+        {
+            "apiGroups": [each.group],
+            "resources": [each.resource],
+            **({"resourceNames": [*each.names]} if each.names else {}),
+            "verbs": [*each.verbs],
+        }
+        for each in rights
+        if each.namespace == namespace
+    ]
     metadata: Body = {"name": name, **({"namespace": namespace} if namespace else {})}
     head: Body = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata}
     reference: Body = {"apiGroup": RBAC, "kind": kind, "name": name}
     binding: Body = {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]}
     return {**head, "rules": rules}, {**head, **binding}
-
-
-def _rule(right: Right) -> Body:
-    names: Body = {"resourceNames": [*right.names]} if right.names else {}
-    verbs: Body = {"verbs": [*right.verbs]}
-    return {"apiGroups": [right.group], "resources": [right.resource], **names, **verbs}

@@ -33,7 +33,6 @@ from components.kubernetes.kubespray.state import (
     Keeper,
     PlaybookRun,
     State,
-    UnderWay,
     after,
     allow_even,
     begin,
@@ -72,13 +71,27 @@ FORKS: Final = 20
 
 
 def decide_on(state: State, request: Request) -> Decision:
-    """Decide which playbooks run, from all known state; pure, for the preview too."""
+    """Decide which playbooks run, from all known state; pure, for the preview too.
+
+    The site's disruption policy limits each run. kubespray does not uncordon a node that was
+    cordoned before the run (`upgrade/pre-upgrade`), so it would leave the nodes that a killed
+    upgrade drained out of service for good, unless the next one uncordons always.
+    """
     there = state.there.wanted if state.there else None
     wanted = request.wanted
     if turn := refuse_turn(there, state.under_way, wanted):
         return Decision(refused=(turn,))
     found = decide(presumed(there, state.under_way, wanted), wanted)
-    runs = tuple(_limited(run, state.under_way, request) for run in found.runs)
+    killed = state.under_way is not None and state.under_way.upgrading
+    runs: list[PlaybookRun] = []
+    for run in found.runs:
+        own: dict[str, JsonValue] = {**run.variables}
+        if run.playbook == UPGRADE and killed:
+            own["upgrade_node_always_cordon"] = True
+        if run.drains:
+            own["drain_timeout"] = f"{request.drain_deadline_s}s"
+            own |= {"serial": request.max_unavailable} if run.playbook == UPGRADE else {}
+        runs.append(replace(run, variables=own))
     draining = [run for run in runs if run.drains]
     if draining and request.disruption == "deny":
         refused = tuple(
@@ -87,23 +100,7 @@ def decide_on(state: State, request: Request) -> Decision:
             for run in draining
         )
         return Decision(refused=refused)
-    return Decision(runs, found.refused)
-
-
-def _limited(run: PlaybookRun, under_way: UnderWay | None, request: Request) -> PlaybookRun:
-    """Apply the site's disruption policy to a run, and let it finish a killed upgrade.
-
-    kubespray does not uncordon a node that was cordoned before the run (`upgrade/pre-upgrade`), so
-    it would leave the nodes that the killed upgrade drained out of service for good.
-    """
-    own: dict[str, JsonValue] = {**run.variables}
-    if run.playbook == UPGRADE and under_way is not None and under_way.upgrading:
-        own["upgrade_node_always_cordon"] = True
-    if run.drains:
-        own["drain_timeout"] = f"{request.drain_deadline_s}s"
-    if run.drains and run.playbook == UPGRADE:
-        own["serial"] = request.max_unavailable
-    return replace(run, variables=own)
+    return Decision(tuple(runs), found.refused)
 
 
 def edited_inventory(keeper: Keeper, state: State) -> str:
@@ -177,8 +174,20 @@ class Player:
             log.flush()
             begin = log.tell()
             done = self._run(command, secrets, log)
-        if done.returncode != 0:
-            raise DeviceError(self._failed(run, done.returncode, begin))
+        if done.returncode == 0:
+            return
+        with self.keeper.log.open("rb") as log:
+            log.seek(begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        worst = [line for line in lines if line.startswith(_WORST)]
+        worst = worst or [line for line in lines if line.strip()]
+        said = "\n".join(f"  said   {line[:_SAID_CHARACTERS]}" for line in worst[-_SAID_LINES:])
+        raise DeviceError(
+            f"kubespray's {run.words}: ended with status {done.returncode}\n{said}\n"
+            f"  log    {self.keeper.log}\n"
+            "  next   correct that fault, then run `pulumi up` again: it skips the playbooks that "
+            "succeeded and repeats this one"
+        )
 
     def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
         """The nodes that Ansible cannot reach with their pinned keys."""
@@ -189,29 +198,13 @@ class Player:
     def _run(
         self, command: list[str], secrets: Path, out: int | IO[bytes]
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run an Ansible program, and close its connections to the nodes however it ends."""
-        try:
-            return subprocess.run(
-                command,
-                check=False,
-                cwd=self.tree,
-                env=self._environ(secrets),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                pass_fds=(self.lock,),
-            )
-        finally:
-            _close_connections(secrets / "cp")
+        """Run an Ansible program, and close its connections to the nodes however it ends.
 
-    def _command(self, program: str, secrets: Path) -> list[str]:
-        path, inventory = self.environment / "bin" / program, self.keeper.inventory.absolute()
-        return [str(path), "-i", str(inventory), "-e", f"@{secrets / 'variables.json'}"]
-
-    def _environ(self, secrets: Path) -> dict[str, str]:
-        """Override the tree's ansible.cfg, which checks no host key and caches facts in /tmp."""
+        Its settings override the tree's ansible.cfg, which checks no host key and caches facts in
+        /tmp.
+        """
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-        return kept | {
+        environ = kept | {
             "PATH": f"{self.environment / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
             "VIRTUAL_ENV": str(self.environment),
             "LANG": "C.UTF-8",
@@ -231,20 +224,23 @@ class Player:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCAL_TEMP": str(secrets / "tmp"),
         }
+        try:
+            return subprocess.run(
+                command,
+                check=False,
+                cwd=self.tree,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                pass_fds=(self.lock,),
+            )
+        finally:
+            _close_connections(secrets / "cp")
 
-    def _failed(self, run: PlaybookRun, status: int, begin: int) -> str:
-        with self.keeper.log.open("rb") as log:
-            log.seek(begin)
-            lines = log.read().decode(errors="replace").splitlines()
-        worst = [line for line in lines if line.startswith(_WORST)]
-        worst = worst or [line for line in lines if line.strip()]
-        said = "\n".join(f"  said   {line[:_SAID_CHARACTERS]}" for line in worst[-_SAID_LINES:])
-        return (
-            f"kubespray's {run.words}: ended with status {status}\n{said}\n"
-            f"  log    {self.keeper.log}\n"
-            "  next   correct that fault, then run `pulumi up` again: it skips the playbooks that "
-            "succeeded and repeats this one"
-        )
+    def _command(self, program: str, secrets: Path) -> list[str]:
+        path, inventory = self.environment / "bin" / program, self.keeper.inventory.absolute()
+        return [str(path), "-i", str(inventory), "-e", f"@{secrets / 'variables.json'}"]
 
 
 def _close_connections(sockets: Path) -> None:
@@ -327,7 +323,17 @@ class Performance:
         if decision.runs:
             player = self._player()
             for run in decision.runs:
-                for part in self._parts(player, run, target):
+                there, parts = self._reckoned(target.wanted), (run,)
+                if there is not None and removed_by(run):
+                    # A removal is split in two if some of its nodes do not answer.
+                    cluster = over(there, target)
+                    self._write(cluster)
+                    with self._secrets(run, cluster) as secrets:
+                        silent = player.silent(removed_by(run), secrets)
+                    if lost := refuse_lost(there.wanted, silent):
+                        raise DeviceError(f"{lost}\nNothing was changed.")
+                    parts = split_removal(run, silent)
+                for part in parts:
                     self._run(player, part, target)
                     played.append(part.words)
         self._write(target)
@@ -346,19 +352,6 @@ class Performance:
         self.state = replace(self.state, tree=digest)
         environment = make_environment(request.requirements, request.python)
         return Player(tree.absolute(), environment, self.keeper, self.lock)
-
-    def _parts(self, player: Player, run: PlaybookRun, target: Cluster) -> tuple[PlaybookRun, ...]:
-        """Split a removal in two if some of its nodes do not answer."""
-        there = self._reckoned(target.wanted)
-        if there is None or not removed_by(run):
-            return (run,)
-        cluster = over(there, target)
-        self._write(cluster)
-        with self._secrets(run, cluster) as secrets:
-            silent = player.silent(removed_by(run), secrets)
-        if lost := refuse_lost(there.wanted, silent):
-            raise DeviceError(f"{lost}\nNothing was changed.")
-        return split_removal(run, silent)
 
     def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
         there, before = self._reckoned(target.wanted), self.state.under_way

@@ -58,7 +58,18 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
             f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
             " run.\n  fix    correct kubernetes.source: release and tree belong together"
         )
-    _demand_version(tree, release, version)
+    # Check that the tree has checksums of this release of Kubernetes. If kubespray moved the list,
+    # it checks the release itself.
+    try:
+        listed = yaml.safe_load((tree / _CHECKSUMS).read_text())["kubelet_checksums"]["amd64"]
+        known = [str(each) for each in listed]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        known = [version.removeprefix("v")]
+    if version.removeprefix("v") not in known:
+        raise DeviceError(
+            f"kubespray {release} does not know Kubernetes {version}. Nothing was run.\n"
+            f"  fix    choose one of {', '.join(f'v{each}' for each in known)}"
+        )
     return tree, found
 
 
@@ -90,23 +101,20 @@ def _cached(source: Source, release: str, pin: str) -> Path:
     with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
         draft = Path(folder) / "tree"
         if source.kind == "git":
-            _clone(source.place, release, pin, draft)
+            _git("clone", "--quiet", "--depth", "1", "--branch", release, source.place, str(draft))
+            commit = _git("-C", str(draft), "rev-parse", "HEAD").strip()
+            if commit != pin:
+                raise DeviceError(
+                    f"{source.place}: the tag {release} is commit {commit}, and the file says "
+                    f"{pin}: the tag was moved, or the file is wrong. Nothing was run.\n"
+                    "  fix    find out which one kubespray released; then correct "
+                    "kubernetes.source.commit"
+                )
         else:
             _unpack(source.place, pin, Path(folder), draft)
         stamp.write_text(f"{tree_digest(draft)}\n")
         draft.rename(tree)
     return tree
-
-
-def _clone(address: str, release: str, commit: str, draft: Path) -> None:
-    _git("clone", "--quiet", "--depth", "1", "--branch", release, address, str(draft))
-    found = _git("-C", str(draft), "rev-parse", "HEAD").strip()
-    if found != commit:
-        raise DeviceError(
-            f"{address}: the tag {release} is commit {found}, and the file says {commit}: the tag"
-            " was moved, or the file is wrong. Nothing was run.\n"
-            "  fix    find out which one kubespray released; then correct kubernetes.source.commit"
-        )
 
 
 def _git(*words: str) -> str:
@@ -150,20 +158,6 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
         ) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
-
-
-def _demand_version(tree: Path, release: str, version: str) -> None:
-    """Check that the tree has checksums of this release of Kubernetes."""
-    try:
-        listed = yaml.safe_load((tree / _CHECKSUMS).read_text())["kubelet_checksums"]["amd64"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        return  # kubespray moved the list; it checks the version itself
-    known = [str(each) for each in listed]
-    if version.removeprefix("v") not in known:
-        raise DeviceError(
-            f"kubespray {release} does not know Kubernetes {version}. Nothing was run.\n"
-            f"  fix    choose one of {', '.join(f'v{each}' for each in known)}"
-        )
 
 
 INSTALL_DEADLINE_S: Final = 1800.0

@@ -225,7 +225,31 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
     groups = {"kube_control_plane": servers, "etcd": servers, "kube_node": wanted.of_role("worker")}
-    hosts = {name: _variables(wanted, name, endpoints[name]) for name in names}
+    hosts: dict[str, JsonValue] = {}
+    for name in names:
+        node, endpoint = wanted.nodes[name], endpoints[name]
+        # The pinned key by the node's name, whatever its address; and the jump hosts.
+        ssh = f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG} -o HostKeyAlias={name}"
+        ssh += f" -o IdentitiesOnly={'no' if endpoint.agent else 'yes'}"
+        if endpoint.jump:
+            ssh += f" -o ProxyJump={','.join(hop.device for hop in endpoint.jump)}"
+        found: dict[str, JsonValue] = {
+            "ansible_host": endpoint.address,
+            "ansible_port": endpoint.port,
+            "ansible_user": endpoint.user,
+            "ansible_ssh_common_args": ssh,
+            "ip": node.address,
+            "access_ip": node.address,
+        }
+        if node.role == "control_plane":
+            found["etcd_member_name"] = name
+        elif WORKERS_KUBELET in wanted.settings:
+            found[KUBELET] = wanted.settings[WORKERS_KUBELET]
+        if endpoint.private_key_secret is not None:
+            found["ansible_ssh_private_key_file"] = f"{{{{ {SECRETS} }}}}/{name}"
+        if endpoint.sudo_secret is not None:
+            found["ansible_become_password"] = f"{{{{ {BECOME}[inventory_hostname] }}}}"
+        hosts[name] = found
     children = {
         group: {"hosts": {name: dict[str, str]() for name in members}}
         for group, members in groups.items()
@@ -237,32 +261,6 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     variables = {**wanted.settings, "kube_version": version}
     variables.pop(WORKERS_KUBELET, None)
     return {HOSTS: _render(inventory), VARIABLES: _render(dict(sorted(variables.items())))}
-
-
-def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonValue]:
-    node = wanted.nodes[name]
-    # The pinned key by the node's name, whatever its address; and the jump hosts.
-    ssh = f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG} -o HostKeyAlias={name}"
-    ssh += f" -o IdentitiesOnly={'no' if endpoint.agent else 'yes'}"
-    if endpoint.jump:
-        ssh += f" -o ProxyJump={','.join(hop.device for hop in endpoint.jump)}"
-    found: dict[str, JsonValue] = {
-        "ansible_host": endpoint.address,
-        "ansible_port": endpoint.port,
-        "ansible_user": endpoint.user,
-        "ansible_ssh_common_args": ssh,
-        "ip": node.address,
-        "access_ip": node.address,
-    }
-    if node.role == "control_plane":
-        found["etcd_member_name"] = name
-    elif WORKERS_KUBELET in wanted.settings:
-        found[KUBELET] = wanted.settings[WORKERS_KUBELET]
-    if endpoint.private_key_secret is not None:
-        found["ansible_ssh_private_key_file"] = f"{{{{ {SECRETS} }}}}/{name}"
-    if endpoint.sudo_secret is not None:
-        found["ansible_become_password"] = f"{{{{ {BECOME}[inventory_hostname] }}}}"
-    return found
 
 
 def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:

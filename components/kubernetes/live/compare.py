@@ -136,7 +136,12 @@ def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
 
 
 def _walk(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
-    if (live is None and _is_empty(want, path)) or (want == "" and path[-1] in _FILLED):
+    # The API server leaves out what means the same as an absent field.
+    if want is False:
+        empty = path[-1] not in _NO_DEFAULT
+    else:
+        empty = want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)
+    if (live is None and empty) or (want == "" and path[-1] in _FILLED):
         return
     if isinstance(want, dict) and (isinstance(live, dict) or (want and live is None)):
         yield from _walk_map(want, _map(live), path)
@@ -154,23 +159,16 @@ def _walk_map(
     for key, value in want.items():
         yield from _walk(value, live.get(key), (*path, key))
     is_pod = isinstance(want.get("containers"), list)
-    if is_pod:
-        yield from _steered(want, live, path)
-    if is_pod or (path[-1].endswith("]") and isinstance(want.get("image"), str)):
-        # Lists that only the live object has, such as `env` in a container without variables.
-        for key in _TELLING & (live.keys() - want.keys()):
-            yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
-
-
-def _steered(
-    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
-) -> Iterator[FieldDrift]:
-    """Fields that another added to a pod and that decide where it runs, such as a node selector."""
-    for key in _STEERING & live.keys():
+    # Others may have added fields that decide where a pod runs, such as a node selector.
+    for key in _STEERING & live.keys() if is_pod else ():
         if key == "nodeSelector":
             yield from _beside(_map(want.get(key)), _map(live[key]), (*path, key))
         elif key not in want and live[key]:
             yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT, ours=False)
+    if is_pod or (path[-1].endswith("]") and isinstance(want.get("image"), str)):
+        # Lists that only the live object has, such as `env` in a container without variables.
+        for key in _TELLING & (live.keys() - want.keys()):
+            yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
 
 
 def _beside(
@@ -183,8 +181,13 @@ def _beside(
 def _walk_list(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iterator[FieldDrift]:
     wanted, found = _by_key(want, path[-1]), _by_key(live, path[-1])
     if wanted is None or found is None:
-        yield from _in_order(want, live, path)
-        return
+        if len(want) != len(live) or not all(isinstance(item, dict | list) for item in want):
+            if not _same(want, live, path):
+                yield FieldDrift(_spell(path), _shown(live), _shown(want))
+            return
+        wanted, found = (
+            {str(number): item for number, item in enumerate(items)} for items in (want, live)
+        )
     for name, item in wanted.items():
         place = (*path, f"[{name}]")
         if name not in found:
@@ -194,14 +197,6 @@ def _walk_list(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iter
     if path[-1] in _TELLING:
         for name in found.keys() - wanted.keys():
             yield FieldDrift(_spell((*path, f"[{name}]")), _shown(found[name]), ABSENT, ours=False)
-
-
-def _in_order(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iterator[FieldDrift]:
-    if len(want) == len(live) and all(isinstance(item, dict | list) for item in want):
-        for number, (item, other) in enumerate(zip(want, live, strict=True)):
-            yield from _walk(item, other, (*path, f"[{number}]"))
-    elif not _same(want, live, path):
-        yield FieldDrift(_spell(path), _shown(live), _shown(want))
 
 
 def _by_key(items: list[JsonValue], field: str) -> dict[str, JsonValue] | None:
@@ -274,13 +269,6 @@ def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:
     if isinstance(want, str | int | float) and isinstance(live, str | int | float):
         return want == live or str(want) == str(live)
     return want == live
-
-
-def _is_empty(want: JsonValue, path: Path) -> bool:
-    """Whether the API server leaves this value out, because absent means the same."""
-    if want is False:
-        return path[-1] not in _NO_DEFAULT
-    return want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)
 
 
 def _map(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from components.core.difference import ABSENT
@@ -23,6 +24,7 @@ from components.kubernetes.live.read import (
     choose_release,
 )
 from components.kubernetes.live.why import (
+    OPERATOR_POLICIES,
     NodeTrouble,
     NotReady,
     reasons_of,
@@ -246,12 +248,18 @@ def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
     live = reader.read(asked.objects)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
     nodes = reader.list("/api/v1/nodes") if asked.nodes else []
+    paths = {
+        f"{root}/namespaces/{namespace}/{plural}": (version, kind, namespace)
+        for namespace in asked.namespaces
+        for version, (kind, root, plural) in _BESIDE.items()
+    }
+    beside = reader.each(reader.list, sorted(paths)).items()
     return ClusterLook(
         asked=asked,
         live=live,
         releases=releases,
         nodes={name_of(node): node for node in nodes},
-        beside=tuple(_beside(reader, asked)),
+        beside=tuple(Key(*paths[path], name_of(body)) for path, found in beside for body in found),
     )
 
 
@@ -262,18 +270,6 @@ def read_release(reader: Reader, ref: ReleaseRef) -> ReleaseLook:
         return ReleaseLook(None)
     bodies = (*release.definitions, *release.objects)
     return ReleaseLook(release, reader.read(bodies, ref.namespace))
-
-
-def _beside(reader: Reader, asked: Asked) -> Iterator[Key]:
-    paths = {
-        f"{root}/namespaces/{namespace}/{plural}": (version, kind, namespace)
-        for namespace in asked.namespaces
-        for version, (kind, root, plural) in _BESIDE.items()
-    }
-    for path, bodies in reader.each(reader.list, sorted(paths)).items():
-        version, kind, namespace = paths[path]
-        for body in bodies:
-            yield Key(version, kind, namespace, name_of(body))
 
 
 def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
@@ -288,7 +284,6 @@ def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
 POLL_S: Final = 5.0
 _SHOWN: Final = 5
 """The number of absent objects to name; further ones are only counted."""
-_OF_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
 
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
@@ -307,11 +302,29 @@ def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
         state = "not there" if look.release is None else f"its status is {look.release.status}"
         if look.release is None or look.release.status != DEPLOYED:
             found.append(NotReady(_name(ref), state))
+    if any(live.get("kind") in OPERATOR_POLICIES for live in there.values()):
+        # No plan lists the workloads that an operator started for its policy.
+        namespaces = sorted({ref.namespace for ref in asked.releases})
+        for namespace, kind in product(namespaces, ("DaemonSet", "Deployment")):
+            for item in reader.list(f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s"):
+                body: Body = {**item, "apiVersion": "apps/v1", "kind": kind}
+                there.setdefault(f"{kind} {namespace}/{name_of(item)}", body)
     for name, live in there.items():
         found += _object(reader, name, live)
-    if any(live.get("kind") in _OF_POLICIES for live in there.values()):
-        found += _operands(reader, asked, there)
     return tuple(found)
+
+
+def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
+    metadata = map_at(live, "metadata")
+    if metadata.get("deletionTimestamp") is not None:
+        # The controller of its finalizers may be gone.
+        finalizers = ", ".join(metadata.get("finalizers") or [])
+        conditions = {each.get("type"): each for each in list_at(live, "status", "conditions")}
+        left = conditions.get("Terminating", {}).get("message")
+        state = f"is being deleted, and held by {finalizers or 'what is in it'}"
+        yield NotReady(name, f"{state} ({left})" if left else state)
+    elif state := state_of(live):
+        yield NotReady(name, state, why_not_ready(reader, live) if selects_pods(live) else ())
 
 
 def await_ready(
@@ -325,34 +338,3 @@ def await_ready(
     while (found := look()) and now() < ends_s:
         pause(min(POLL_S, max(0.0, ends_s - now())))
     return found
-
-
-def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
-    if held := _held(live):
-        yield NotReady(name, held)
-    elif state := state_of(live):
-        yield NotReady(name, state, why_not_ready(reader, live) if selects_pods(live) else ())
-
-
-def _held(live: Body) -> str:
-    """Name the finalizers of an object under deletion: their controller may be gone."""
-    metadata = map_at(live, "metadata")
-    if metadata.get("deletionTimestamp") is None:
-        return ""
-    finalizers = ", ".join(metadata.get("finalizers") or [])
-    conditions = {each.get("type"): each for each in list_at(live, "status", "conditions")}
-    left = conditions.get("Terminating", {}).get("message")
-    words = f"is being deleted, and held by {finalizers or 'what is in it'}"
-    return f"{words} ({left})" if left else words
-
-
-def _operands(reader: Reader, asked: Asked, there: Mapping[str, Body]) -> Iterator[NotReady]:
-    """The workloads that an operator started for its policy; no plan lists them."""
-    for namespace in sorted({ref.namespace for ref in asked.releases}):
-        for kind in ("DaemonSet", "Deployment"):
-            plural = f"{kind.lower()}s"
-            for item in reader.list(f"/apis/apps/v1/namespaces/{namespace}/{plural}"):
-                name = f"{kind} {namespace}/{name_of(item)}"
-                if name not in there:
-                    body: Body = {**item, "apiVersion": "apps/v1", "kind": kind}
-                    yield from _object(reader, name, body)

@@ -152,29 +152,27 @@ def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[
     for kind, path in _WORKLOADS.items():
         for item in lists[path]:
             body: Body = {**item, "apiVersion": "apps/v1", "kind": kind}
-            images = [str(each.get("image")) for each in containers_in(body.get("spec"))]
-            for image in images:
-                if (part := part_of_image(image)) is not None:
-                    yield _workload(reader, body, part, image)
-                    break
-
-
-def _workload(reader: Reader, body: Body, part: Part, image: str) -> Workload:
-    metadata, notes = map_at(body, "metadata"), map_at(body, "metadata", "annotations")
-    namespace, release = str(metadata["namespace"]), notes.get("meta.helm.sh/release-name")
-    place = str(notes.get("meta.helm.sh/release-namespace", namespace))
-    state = state_of(body)
-    return Workload(
-        key=Key("apps/v1", str(body["kind"]), namespace, str(metadata["name"])),
-        part=part,
-        image=image,
-        state=state,
-        why=why_not_ready(reader, body) if state else (),
-        owners=frozenset(str(each["kind"]) for each in list_at(metadata, "ownerReferences")),
-        release=(place, str(release)) if release else None,
-        managers=managers_of(body),
-        publishes=_published(reader, body) if TABLE[part].publishes else frozenset(),
-    )
+            images = (str(each.get("image")) for each in containers_in(body.get("spec")))
+            image = next(filter(part_of_image, images), "")
+            if (part := part_of_image(image)) is None:
+                continue
+            metadata, notes = map_at(body, "metadata"), map_at(body, "metadata", "annotations")
+            namespace, release = str(metadata["namespace"]), notes.get("meta.helm.sh/release-name")
+            place = str(notes.get("meta.helm.sh/release-namespace", namespace))
+            state = state_of(body)
+            yield Workload(
+                key=Key("apps/v1", kind, namespace, str(metadata["name"])),
+                part=part,
+                image=image,
+                state=state,
+                why=why_not_ready(reader, body) if state else (),
+                owners=frozenset(
+                    str(each["kind"]) for each in list_at(metadata, "ownerReferences")
+                ),
+                release=(place, str(release)) if release else None,
+                managers=managers_of(body),
+                publishes=_published(reader, body) if TABLE[part].publishes else frozenset(),
+            )
 
 
 def managers_of(body: Body) -> frozenset[str]:
@@ -237,12 +235,8 @@ _DECIDING: Final = ("type", "vlan", "master", "pkey")
 """Keys of a CNI configuration whose change puts a pod onto another network."""
 
 
-def attachment_differences(want: Body, live: Body | None) -> tuple[str, ...]:
-    """Why an attachment does not lead onto the rail; its owner chooses addresses."""
-    return () if live is None else tuple(_differences(want, live))
-
-
-def _differences(want: Body, live: Body) -> Iterator[str]:
+def attachment_differences(want: Body, live: Body) -> Iterator[str]:
+    """Yield why an attachment does not lead onto the rail; its owner chooses addresses."""
     asked, found = (
         str(map_at(body, "metadata", "annotations").get(RESOURCE, "")) for body in (want, live)
     )
@@ -283,7 +277,7 @@ _POLICIES: Final = "pod-security.kubernetes.io/enforce"
 
 def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
     """Each part that differs from the site's description, in the order of the table."""
-    found = [*_nodes(asked, look), *_namespace(asked, look), *_habits(asked, look)]
+    found = [*_places(asked, look), *_habits(asked, look)]
     for part, owner in asked.owners.items():
         if owner == "ours":
             found += _ours(asked, look, part)
@@ -298,7 +292,8 @@ def _finding(
     return on_device(CLUSTER, cause, what, actual, wanted, fix).rated(severity)
 
 
-def _nodes(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
+def _places(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
+    """Report absent or closed nodes, and namespaces that do not take our pods."""
     absent = [name for name in asked.nodes if name not in look.nodes]
     if absent:
         yield _finding(
@@ -318,9 +313,6 @@ def _nodes(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
                 "open it, or write the taint under kubernetes.tolerations",
                 "warning",
             )
-
-
-def _namespace(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
     if asked.namespace and asked.namespace not in look.namespaces:
         yield _finding(
             "namespace",
@@ -389,10 +381,14 @@ def _runtime(node: Body) -> str:
 def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
     """Report a second installation of a part that we install."""
     row = TABLE[part]
+    planned = {(str(body["kind"]), name_of(body)) for _, body in asked.objects}
+    operators = {kind for kind, operator in _OPERANDS.items() if asked.owners[operator] == "ours"}
     foreign = [
         each
         for each in look.workloads
-        if each.part == part and not row.shared and not _is_ours(asked, each)
+        if each.part == part
+        and not (row.shared or _is_applied(asked, each) or each.owners & operators)
+        and not ((each.key.kind, each.key.name) in planned and _by_us(each.managers))
     ]
     if foreign:
         yield _finding(
@@ -409,16 +405,6 @@ def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
 
 def _is_applied(asked: PartsAsked, workload: Workload) -> bool:
     return str(workload.key) in asked.applied or workload.release in asked.releases
-
-
-def _is_ours(asked: PartsAsked, workload: Workload) -> bool:
-    planned = {(str(body["kind"]), name_of(body)) for _, body in asked.objects}
-    named = (workload.key.kind, workload.key.name) in planned
-    return (
-        _is_applied(asked, workload)
-        or any(asked.owners[_OPERANDS[kind]] == "ours" for kind in workload.owners & {*_OPERANDS})
-        or (named and _by_us(workload.managers))
-    )
 
 
 def _by_us(managers: frozenset[str]) -> bool:
@@ -460,7 +446,17 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
         each for each in look.workloads if each.part == part and not _is_applied(asked, each)
     ]
     if not workloads:
-        yield from _absent(row, part)
+        # Without an API of its own, a part may be on the nodes without a pod.
+        needed = row.definitions or row.publishes or row.status is not None
+        yield _finding(
+            f"{part}-absent",
+            f"{row.title} is theirs, and {'is not there' if needed else 'is not seen'}.",
+            f"no DaemonSet or Deployment of {' or '.join(row.images)}",
+            f"{row.title}, ready" if needed else "its program in the nodes' CNI folder",
+            f"{'install it' if needed else 'look for it on a node'}, or write "
+            f"kubernetes.components.{part}: ours",
+            "error" if needed else "warning",
+        )
     for each in row.definitions:
         served = look.definitions.get(each.name, frozenset())
         if each.version not in served:
@@ -476,24 +472,6 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
     yield from _policies(look, row, part)
     if row.publishes:
         yield from _resources(asked, look, part, workloads)
-
-
-def _absent(row: ClusterPart, part: Part) -> Iterator[Finding]:
-    """Report a missing part; its program may be on the nodes without a pod."""
-    if not row.definitions and not row.publishes and row.status is None:
-        state, wanted, severity = "is not seen", "its program in the nodes' CNI folder", "warning"
-        fix = "look for it on a node"
-    else:
-        state, wanted, severity = "is not there", f"{row.title}, ready", "error"
-        fix = "install it"
-    yield _finding(
-        f"{part}-absent",
-        f"{row.title} is theirs, and {state}.",
-        f"no DaemonSet or Deployment of {' or '.join(row.images)}",
-        wanted,
-        f"{fix}, or write kubernetes.components.{part}: ours",
-        severity,
-    )
 
 
 def _one_of_theirs(row: ClusterPart, part: Part, workload: Workload) -> Iterator[Finding]:
@@ -573,7 +551,7 @@ def _allocatable(node: Mapping[str, Any]) -> dict[str, int]:
 
 def _attachments(look: PartsLook) -> Iterator[Finding]:
     for key, want, live in look.attachments.objects:
-        differs = attachment_differences(want, live)
+        differs = () if live is None else tuple(attachment_differences(want, live))
         if live is None or differs:
             yield _finding(
                 "attachments-absent" if live is None else "attachments-differ",

@@ -23,7 +23,7 @@ import yaml
 
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.client import Answer, Calls
-from components.kubernetes.manifest import Body, name_of
+from components.kubernetes.manifest import Body, map_at, name_of
 
 AT_ONCE: Final = 8
 """Number of concurrent requests."""
@@ -95,7 +95,16 @@ class Reader:
     def learn(self, bodies: Iterable[Body]) -> None:
         """Ask the API which path serves each of the kinds."""
         versions = {str(body["apiVersion"]) for body in bodies} - self._served.keys()
-        self._served |= self.each(self._discover, sorted(versions))
+
+        def discover(version: str) -> Mapping[str, Served]:
+            answer = self._get(f"{'/apis' if '/' in version else '/api'}/{version}")
+            return {
+                str(each["kind"]): Served(version, each["name"], bool(each["namespaced"]))
+                for each in cast("list[Any]", answer.body.get("resources") or [])
+                if "/" not in each["name"]
+            }
+
+        self._served |= self.each(discover, sorted(versions))
 
     def served(self, body: Body) -> Served | None:
         """The path that serves the kind of an object; None if the cluster does not know it."""
@@ -120,30 +129,26 @@ class Reader:
         for key, body in zip(keys, bodies, strict=True):
             if (served := self.served(body)) is not None:
                 places.setdefault((served, key.namespace), set()).add(key)
-        there = self._there(places)
+        # Few objects of a kind are read one by one, and many by a list.
+        singly: dict[str, Key] = {}
+        lists: dict[str, set[Key]] = {}
+        for (served, place), wanted in places.items():
+            if len(wanted) > MANY:
+                lists[served.path(place)] = wanted
+            else:
+                singly |= {served.path(place, key.name): key for key in wanted}
+        answers = self.each(self._get, sorted(singly))
+        there = {
+            singly[path]: dict(answer.body)
+            for path, answer in answers.items()
+            if answer.status == _FOUND
+        }
+        for path, found in self.each(self.list, sorted(lists)).items():
+            by_name = {name_of(body): body for body in found}
+            there |= {key: by_name[key.name] for key in lists[path] if key.name in by_name}
         return Live(
             tuple((key, body, there.get(key)) for key, body in zip(keys, bodies, strict=True))
         )
-
-    def _there(self, places: Mapping[tuple[Served, str], set[Key]]) -> dict[Key, Body]:
-        """Read few objects of a kind one by one, and many by a list."""
-        lists = {place for place, keys in places.items() if len(keys) > MANY}
-        singly = {
-            served.path(namespace, key.name): key
-            for (served, namespace), keys in places.items()
-            if (served, namespace) not in lists
-            for key in keys
-        }
-        found = {
-            singly[path]: body
-            for path, body in self.each(self._one, sorted(singly)).items()
-            if body is not None
-        }
-        paths = {served.path(namespace): (served, namespace) for served, namespace in lists}
-        for path, bodies in self.each(self.list, sorted(paths)).items():
-            by_name = {name_of(body): body for body in bodies}
-            found |= {key: by_name[key.name] for key in places[paths[path]] if key.name in by_name}
-        return found
 
     def list(self, path: str) -> list[Body]:
         """All objects of a list, page by page; empty if the kind is not served."""
@@ -171,26 +176,12 @@ class Reader:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _one(self, path: str) -> Body | None:
-        answer = self._get(path)
-        return dict(answer.body) if answer.status == _FOUND else None
-
     def _get(self, path: str) -> Answer:
         """The answer: an object, or status 404."""
         answer = self.calls.call("GET", path)
         if answer.status not in {_FOUND, _NOT_FOUND}:
             raise DeviceError(f"the cluster refused GET {path}: {answer.status} {answer.words}")
         return answer
-
-    def _discover(self, api_version: str) -> Mapping[str, Served]:
-        group = "/apis" if "/" in api_version else "/api"
-        answer = self._get(f"{group}/{api_version}")
-        resources = cast("list[Any]", answer.body.get("resources") or [])
-        return {
-            str(each["kind"]): Served(api_version, each["name"], bool(each["namespaced"]))
-            for each in resources
-            if "/" not in each["name"]
-        }
 
 
 DEPLOYED: Final = "deployed"
@@ -244,22 +235,13 @@ for _first in "-+0123456789":
 
 def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
     """The deployed release, else the newest revision with its status; None without any."""
-    rows = [({"version": 0, **_labels(each)}, each) for each in secrets]
+    rows = [({"version": 0, **map_at(each, "metadata", "labels")}, each) for each in secrets]
     rows.sort(key=lambda row: int(row[0]["version"]), reverse=True)
     newest = next((row for row in rows if row[0].get("status") != "superseded"), None)
     deployed = next((row for row in rows if row[0].get("status") == DEPLOYED), None)
     if (first := newest or deployed) is None:
         return None
-    objects, definitions = _parse((deployed or first)[1], ref)
-    return Release(str(first[0].get("status")), int(first[0]["version"]), objects, definitions)
-
-
-def _labels(secret: Body) -> dict[str, Any]:
-    return cast("dict[str, Any]", cast("Any", secret["metadata"]).get("labels") or {})
-
-
-def _parse(secret: Body, ref: ReleaseRef) -> tuple[tuple[Body, ...], tuple[Body, ...]]:
-    """The objects of a record, and the definitions of its chart."""
+    secret = (deployed or first)[1]
     try:
         packed = base64.b64decode(base64.b64decode(cast("Any", secret["data"])["release"]))
         record = json.loads(gzip.decompress(packed))
@@ -272,7 +254,8 @@ def _parse(secret: Body, ref: ReleaseRef) -> tuple[tuple[Body, ...], tuple[Body,
             f"the record of the Helm release {ref.namespace}/{ref.name} cannot be read: {error}.\n"
             f"  fix    look at it: helm status {ref.name} --namespace {ref.namespace}"
         ) from error
-    return objects, tuple(each for each in bodies if each.get("kind") == _DEFINITION)
+    definitions = tuple(each for each in bodies if each.get("kind") == _DEFINITION)
+    return Release(str(first[0].get("status")), int(first[0]["version"]), objects, definitions)
 
 
 def _documents(text: str) -> Iterator[Body]:

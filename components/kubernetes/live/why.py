@@ -22,6 +22,8 @@ _LONGEST: Final = 200
 """Characters of one message: kubelet repeats whole names of images."""
 _QUIET: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a pod that still starts; its events name the cause of the wait."""
+OPERATOR_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
+"""Kinds of the objects that tell the operators of the vendor what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,29 @@ class NotReady:
 
 def state_of(body: Body) -> str:
     """Why an object is not ready, by its status alone; empty if it is."""
-    seen = map_at(body, "status").get("observedGeneration") or 0
+    status, kind = map_at(body, "status"), body.get("kind")
     generation = map_at(body, "metadata").get("generation")
-    if selects_pods(body) and generation is not None and int(seen) < int(generation):
-        return "its controller has not seen the last change"
-    judge = _JUDGES.get(str(body.get("kind")))
-    return judge(body) if judge else ""
+    if selects_pods(body):
+        if generation is not None and int(status.get("observedGeneration") or 0) < int(generation):
+            return "its controller has not seen the last change"
+        wanted, ready = body["spec"].get("replicas", 1), status.get("readyReplicas", 0)
+        updated = wanted
+        if kind == "DaemonSet":
+            wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+            updated = status.get("updatedNumberScheduled", wanted)
+        if ready < wanted:
+            return f"{ready} of {wanted} pods are ready"
+        return f"{updated} of {wanted} pods are of the last change" if updated < wanted else ""
+    if kind == "CustomResourceDefinition":
+        conditions = {each["type"]: each for each in list_at(status, "conditions")}
+        states = ((name, conditions.get(name, {})) for name in ("NamesAccepted", "Established"))
+        faults = (
+            f"{name} is not true: {found.get('message') or 'not judged yet'}"
+            for name, found in states
+            if found.get("status") != "True"
+        )
+        return next(faults, "")
+    return _policy(status) if kind in OPERATOR_POLICIES else ""
 
 
 def selects_pods(body: Body) -> bool:
@@ -63,33 +82,8 @@ def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
     return (*found[:_MOST], *more)
 
 
-def _daemon_set(body: Body) -> str:
-    status = map_at(body, "status")
-    wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
-    updated = status.get("updatedNumberScheduled", wanted)
-    if ready < wanted:
-        return f"{ready} of {wanted} pods are ready"
-    return f"{updated} of {wanted} pods are of the last change" if updated < wanted else ""
-
-
-def _deployment(body: Body) -> str:
-    wanted = body["spec"].get("replicas", 1)
-    ready = map_at(body, "status").get("readyReplicas", 0)
-    return f"{ready} of {wanted} pods are ready" if ready < wanted else ""
-
-
-def _definition(body: Body) -> str:
-    conditions = {each["type"]: each for each in list_at(body, "status", "conditions")}
-    for kind in ("NamesAccepted", "Established"):
-        found = conditions.get(kind, {})
-        if found.get("status") != "True":
-            return f"{kind} is not true: {found.get('message') or 'not judged yet'}"
-    return ""
-
-
-def _policy(body: Body) -> str:
+def _policy(status: Body) -> str:
     """An operator's policy: its state, and its message about each part not ready."""
-    status = map_at(body, "status")
     if (state := status.get("state", "not judged yet")) == "ready":
         return ""
     parts = [
@@ -106,15 +100,6 @@ def _policy(body: Body) -> str:
     return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
 
 
-_JUDGES: Final = {
-    "DaemonSet": _daemon_set,
-    "Deployment": _deployment,
-    "CustomResourceDefinition": _definition,
-    "ClusterPolicy": _policy,
-    "NicClusterPolicy": _policy,
-}
-
-
 def _pod(pod: Body, events: Mapping[str, Body]) -> str:
     name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
     conditions = [(each["type"], each) for each in list_at(pod, "status", "conditions")]
@@ -123,30 +108,21 @@ def _pod(pod: Body, events: Mapping[str, Body]) -> str:
         for kind, each in conditions
         if kind == "PodScheduled" and each.get("status") == "False"
     ]
-    reasons += _containers(pod)
+    status = map_at(pod, "status")
+    for each in (*list_at(status, "initContainerStatuses"), *list_at(status, "containerStatuses")):
+        if not (waiting := map_at(each, "state", "waiting")):
+            continue
+        # The message of its last end says more than that of the wait.
+        said = map_at(each, "lastState", "terminated").get("message") or waiting.get("message")
+        reason = str(waiting.get("reason"))
+        reasons.append(reason if reason in _QUIET else f"{each['name']} {reason}{_colon(said)}")
     event = events.get(name)
     ready = any(kind == "Ready" and each.get("status") == "True" for kind, each in conditions)
-    if not reasons and (ready or pod.get("status", {}).get("phase") == "Succeeded"):
+    if not reasons and (ready or status.get("phase") == "Succeeded"):
         return ""
     if event is not None and (not reasons or all(each in _QUIET for each in reasons)):
         reasons.append(f"{event.get('reason')}: {_short(event.get('message'))}")
     return f"pod {name}{f' on {node}' if node else ''}: {'; '.join(reasons) or 'not ready yet'}"
-
-
-def _containers(pod: Body) -> Iterator[str]:
-    """The containers that wait or ended, with the message of their last end."""
-    status = map_at(pod, "status")
-    for each in (*list_at(status, "initContainerStatuses"), *list_at(status, "containerStatuses")):
-        waiting = map_at(each, "state", "waiting")
-        if not waiting:
-            continue
-        ended = map_at(each, "lastState", "terminated")
-        said = ended.get("message") or waiting.get("message")
-        reason = str(waiting.get("reason"))
-        if reason in _QUIET:
-            yield reason
-        else:
-            yield f"{each['name']} {reason}{_colon(said)}"
 
 
 def _colon(text: object) -> str:
@@ -194,19 +170,15 @@ def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTr
         yield NodeTrouble("cordoned", "kubectl uncordon opens it")
     taints: list[Body] = list(spec.get("taints") or [])
     for taint in taints:
-        own = str(taint["key"]).startswith(_OF_NODE)
-        if taint.get("effect") in _KEEPS_OUT and not own and not _tolerated(taint, tolerations):
-            value = f"={taint['value']}" if taint.get("value") else ""
-            yield NodeTrouble("tainted", f"{taint['key']}{value}:{taint['effect']}")
-
-
-def _tolerated(taint: Body, tolerations: Iterable[Body]) -> bool:
-    """Whether a pod tolerates a taint: Kubernetes' documentation, "Taints and Tolerations"."""
-    key, value, effect = taint["key"], taint.get("value") or "", taint.get("effect")
-    return any(
-        each.get("key") in {None, "", key}
-        if each.get("operator") == "Exists"
-        else each.get("key") == key and (each.get("value") or "") == value
-        for each in tolerations
-        if each.get("effect") in {None, "", effect}
-    )
+        key, value, effect = str(taint["key"]), taint.get("value") or "", taint.get("effect")
+        # Kubernetes' documentation, "Taints and Tolerations".
+        tolerated = any(
+            each.get("key") in {None, "", key}
+            if each.get("operator") == "Exists"
+            else each.get("key") == key and (each.get("value") or "") == value
+            for each in tolerations
+            if each.get("effect") in {None, "", effect}
+        )
+        if effect in _KEEPS_OUT and not key.startswith(_OF_NODE) and not tolerated:
+            shown = f"={value}" if value else ""
+            yield NodeTrouble("tainted", f"{key}{shown}:{effect}")

@@ -50,11 +50,36 @@ HEALTH_SOCKET: Final = f"/run/{RUN_FOLDER}/health.sock"
 
 
 def plan_balancers(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
-    """Plan HAProxy of each balancer, and keepalived of two: one host after the other."""
+    """Plan HAProxy of each balancer, and keepalived of two: one host after the other.
+
+    HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
+    host itself has that address (a cloud's public address is translated by the cloud).
+    """
     shared, found = plane.virtual_address, list[Watched]()
+    unit = file_text("railyard-haproxy.service")
+    if shared is not None:
+        unit = unit.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
     for host in spec.balancers:
-        found.append(_haproxy(spec, host, plane, stack))
-        found += [_keepalived(spec, host, shared, stack)] if shared is not None else []
+        settings = {"ca": "as-installed"}
+        if host.way.address != host.address:
+            settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
+        settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
+        settings |= numbered_lines("unit", unit)
+        own = {"stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
+        apply = through_proxy(spec, kubernetes_call("haproxy"))
+        found.append(_watched_service(host, "haproxy", settings, own, apply, DEADLINE_S))
+        if shared is None:
+            continue
+        settings = {
+            "interface": "of-address",
+            **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
+            **numbered_lines("unit", file_text("railyard-keepalived.service")),
+        }
+        own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
+        apply = through_proxy(spec, kubernetes_call("keepalived"))
+        watched = _watched_service(host, "keepalived", settings, own, apply, DEADLINE_S)
+        looks = f"address={host.address}\nvirtual_address={shared.address}\n"
+        found.append(replace(watched, looks=looks))
     return tuple(found)
 
 
@@ -62,25 +87,6 @@ def ca_step(spec: ClusterSpec) -> RemoteStep:
     """Read the cluster's CA from the first server's disk over SSH, and never over TLS."""
     stdin, call = {"cluster": spec.name}, kubernetes_call("k3s_ca")
     return script_step(spec.servers[0], "-cluster-ca", stdin, call, READS, CA_DEADLINE_S)
-
-
-def _haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
-    """Plan HAProxy on a balancer host.
-
-    HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
-    host itself has that address (a cloud's public address is translated by the cloud).
-    """
-    settings = {"ca": "as-installed"}
-    if host.way.address != host.address:
-        settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
-    unit = file_text("railyard-haproxy.service")
-    if plane.virtual_address is not None:
-        unit = unit.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
-    settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
-    settings |= numbered_lines("unit", unit)
-    parameters = {"stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
-    apply = through_proxy(spec, kubernetes_call("haproxy"))
-    return _watched_service(host, "haproxy", settings, parameters, apply, DEADLINE_S)
 
 
 def ca_facts(pem: str) -> str:
@@ -118,20 +124,6 @@ PRIORITY: Final = 150
 with the address. The holder keeps it when the other comes back: each move ends all connections."""
 
 
-def _keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
-    """Plan keepalived on one of two balancers."""
-    settings = {
-        "interface": "of-address",
-        **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
-        **numbered_lines("unit", file_text("railyard-keepalived.service")),
-    }
-    own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
-    apply = through_proxy(spec, kubernetes_call("keepalived"))
-    watched = _watched_service(host, "keepalived", settings, own, apply, DEADLINE_S)
-    looks = f"address={host.address}\nvirtual_address={shared.address}\n"
-    return replace(watched, looks=looks)
-
-
 def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> str:
     """The configuration of keepalived; it includes a file that names the host's interface.
 
@@ -160,29 +152,26 @@ FILTER_PRIORITY: Final = -10
 
 def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
     """One filter for each host that serves the API; empty if the file does not name networks."""
-    hosts = [host for host in spec.hosts if host.role in {"control_plane", "balancer"}]
-    return tuple(_filter(host, plane, stack) for host in hosts if plane.api_from)
-
-
-def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
-    """The networks in the file, and that of the pods, which call from their own address."""
-    return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
-
-
-def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
+    if not plane.api_from:
+        return ()
     settings = {
         "table": "as-installed",
         **numbered_lines("rules", render_rules(plane)),
         **numbered_lines("unit", file_text("railyard-api-filter.service")),
     }
-    parameters = {
-        "allowed": " ".join(map(str, allowed_networks(plane))),
-        "stack": stack,
+    allowed, call = " ".join(map(str, allowed_networks(plane))), kubernetes_call("api_filter")
+    found: list[Watched] = []
+    for host in (each for each in spec.hosts if each.role in {"control_plane", "balancer"}):
         # Behind a jump host the server sees the jump host, and not the API's client.
-        "way": "jump" if host_endpoint(host).jump else "direct",
-    }
-    call = kubernetes_call("api_filter")
-    return _watched_service(host, "api_filter", settings, parameters, call, FILTER_DEADLINE_S)
+        way = "jump" if host_endpoint(host).jump else "direct"
+        own = {"allowed": allowed, "stack": stack, "way": way}
+        found.append(_watched_service(host, "api_filter", settings, own, call, FILTER_DEADLINE_S))
+    return tuple(found)
+
+
+def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
+    """The networks in the file, and that of the pods, which call from their own address."""
+    return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
 
 
 def render_rules(plane: K3sPlane) -> str:

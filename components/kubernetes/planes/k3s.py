@@ -168,8 +168,16 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         "node": host.node,
         "stack": stack,
         "version": kubernetes.version,
-        **_files(spec, host),
     }
+    # The files of K3s for the node's processor, each with its checksum.
+    source, architecture = k3s_source(spec), spec.settings_of(host).architecture
+    keys = {each: each for each in ("install_script", "selinux_policy")}
+    keys |= {each: k3s_key(each, architecture) for each in ("binary", "images")}
+    for line, key in keys.items():
+        place: str | None = getattr(source, key)
+        checksum: str | None = getattr(source, f"{key}_sha256")
+        if place is not None:
+            lines |= {line: place, f"{line}_sha256": checksum or UNPINNED}
     serves = host.role == "control_plane"
     if serves and len(spec.servers) > 1:
         others = [each.address for each in spec.servers if each != host]
@@ -189,20 +197,6 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     lines |= numbered_lines("proxy.env", proxy_file(spec))
     apply = through_proxy(spec, kubernetes_call("k3s_install"))
     return script_step(host, "-k3s", lines, apply, kubernetes_call("k3s_undo"), INSTALL_DEADLINE_S)
-
-
-def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The files of one node's K3s, for its processor, each with its checksum."""
-    source, architecture = k3s_source(spec), spec.settings_of(host).architecture
-    keys = {each: each for each in ("install_script", "selinux_policy")}
-    keys |= {each: k3s_key(each, architecture) for each in ("binary", "images")}
-    found: dict[str, str] = {}
-    for line, key in keys.items():
-        place: str | None = getattr(source, key)
-        checksum: str | None = getattr(source, f"{key}_sha256")
-        if place is not None:
-            found |= {line: place, f"{line}_sha256": checksum or UNPINNED}
-    return found
 
 
 def render_config(spec: ClusterSpec, host: Host) -> str:

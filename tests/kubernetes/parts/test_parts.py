@@ -313,7 +313,7 @@ OURS = attachment({"plugins": [{"type": "sriov", "vlan": 111}, {"type": "tuning"
     ],
 )
 def test_an_attachment_of_others_leads_onto_the_rail(live: Body, wanted: tuple[str, ...]) -> None:
-    assert attachment_differences(OURS, live) == wanted
+    assert tuple(attachment_differences(OURS, live)) == wanted
 
 
 def test_an_attachment_of_others_that_is_not_there_is_named() -> None:
