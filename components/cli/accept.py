@@ -151,7 +151,16 @@ def report(
         own = read_config(stack).secrets
     outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
     secrets = {**own, **outside, **secrets_from(os.environ)}
-    evidence = parse_evidence(read_proof(named, secrets)) if named else _last_here(stack)
+    evidence = latest_evidence(archive_of(stack)) if named is None else None
+    if named is not None:
+        evidence = parse_evidence(read_proof(named, secrets))
+    elif evidence is not None:
+        say("not compared with the state of the stack: it cannot be read here", err=True)
+    else:
+        raise UsageError(
+            f"this machine lacks the acceptance report of stack {stack}.\n  fix    run: pulumi up "
+            f"-s {stack}"
+        )
     judged = as_of(judge_evidence(evidence), datetime.now(UTC))
     if form == "prometheus":
         say(render_metrics(evidence.cluster, proof_samples(judged)), nl=False)
@@ -181,18 +190,6 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
             f"run {number} of stack {stack} is not on this machine: {path} cannot be read.\n"
             f"  fix    take one of: {', '.join(map(str, runs)) or 'none: run acceptance first'}"
         ) from None
-
-
-def _last_here(stack: str) -> Evidence:
-    """The last evidence of this machine, because the state cannot be read."""
-    evidence = latest_evidence(archive_of(stack))
-    if evidence is None:
-        raise UsageError(
-            f"this machine lacks the acceptance report of stack {stack}.\n  fix    run: pulumi up "
-            f"-s {stack}"
-        )
-    say("not compared with the state of the stack: it cannot be read here", err=True)
-    return evidence
 
 
 def _named(stack: str) -> Named | None:

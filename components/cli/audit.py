@@ -30,7 +30,6 @@ from components.cli.stack import Stack, load_file
 from components.core.errors import DeviceError, UsageError
 from components.core.problem import Finding, Place, SpecPath
 from components.kubernetes.kubeconfig import pod_access
-from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
 from components.update.audit import Audit, run_audit
@@ -51,7 +50,17 @@ def audit(
     site = load_file(file)
     found = run_audit(site.spec.name, site.plan, site.all_secrets)
     if form == "sarif":
-        results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
+        # A finding for each deviation, at the device in the file; the cluster is at its top.
+        paths: dict[str, SpecPath] = {}
+        for key, devices in {"hosts": site.spec.hosts, "switches": site.spec.switches}.items():
+            paths |= {each.name: (key, number) for number, each in enumerate(devices)}
+        fix = "change the device, or the file if the device is right."
+        results: list[Finding] = []
+        for each in found.findings:
+            what = f"{each.device}: {each.what}."
+            place = Place(paths.get(each.device.partition(" ")[0], ()))
+            named = replace(each, what=what, where=(place,), fix=fix, rule=f"audit-{each.rule}")
+            results.append(site.lines.locate_all(named))
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     elif form == "prometheus":
         say(
@@ -61,17 +70,6 @@ def audit(
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
-
-
-def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
-    """Yield a finding for each deviation, at the device in the file; the cluster is at its top."""
-    paths: dict[str, SpecPath] = {each.name: ("hosts", at) for at, each in enumerate(spec.hosts)}
-    paths |= {each.name: ("switches", at) for at, each in enumerate(spec.switches)}
-    fix = "change the device, or the file if the device is right."
-    for each in found.findings:
-        place = Place(paths.get(each.device.partition(" ")[0], ()))
-        what = f"{each.device}: {each.what}."
-        yield replace(each, what=what, where=(place,), fix=fix, rule=f"audit-{each.rule}")
 
 
 UNSURE: Final = 4

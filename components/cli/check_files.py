@@ -81,24 +81,28 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
 
 def check_file(file: str) -> Report:
     """Run the rules on a file or standard input, and find refusals; UsageError if unread."""
-    loaded = parse_site(_read_stdin(), STDIN) if file == "-" else load_site(Path(file))
+    if file == "-":
+        content = sys.stdin.buffer.read(FILE_BYTES + 1)
+        if len(content) > FILE_BYTES:
+            raise UsageError(f"{STDIN}: more than {FILE_BYTES >> 20} MiB.")
+        try:
+            loaded = parse_site(content.decode(), STDIN)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{STDIN}: not a text in UTF-8 (byte {error.start}).") from error
+    else:
+        loaded = load_site(Path(file))
     checked = check_loaded(loaded, STDIN if file == "-" else file)
     found: list[Finding] = []
-    if spec := loaded.spec or loaded.partial:
-        found += named("unpinned", _unpinned(spec, checked, loaded))
+    # The lock of a text on standard input is not known, so nothing is refused there.
+    if (spec := loaded.spec or loaded.partial) and checked.lock.path is not None:
+        unpinned = refused_unpinned(spec, checked.lock, lab=_is_lab(spec, loaded))
+        if unpinned:
+            where = (at(each.path, each.address) for each in unpinned.artefacts)
+            finding = Finding(unpinned.what, tuple(dict.fromkeys(where)), unpinned.fix)
+            found += named("unpinned", [finding])
     if checked.spec and (stack := stack_of(Path(file))):
         found += named("lab-parts", _lab_parts(checked.spec, loaded, stack, file))
     return Report(checked, tuple(checked.lines.locate_all(problem) for problem in found))
-
-
-def _read_stdin() -> str:
-    content = sys.stdin.buffer.read(FILE_BYTES + 1)
-    if len(content) > FILE_BYTES:
-        raise UsageError(f"{STDIN}: more than {FILE_BYTES >> 20} MiB.")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{STDIN}: not a text in UTF-8 (byte {error.start}).") from error
 
 
 def _is_lab(spec: ClusterSpec, loaded: Loaded) -> bool:
@@ -106,14 +110,6 @@ def _is_lab(spec: ClusterSpec, loaded: Loaded) -> bool:
     if loaded.secrets is not None:
         return loaded.secrets.switches.get("lab", "").lower() == "true"  # as Pulumi reads it
     return not devices_outside_lab(spec)
-
-
-def _unpinned(spec: ClusterSpec, checked: CheckedSite, loaded: Loaded) -> Findings:
-    """The lock of a text on standard input is not known, so nothing is refused there."""
-    unpinned = refused_unpinned(spec, checked.lock, lab=_is_lab(spec, loaded))
-    if unpinned and checked.lock.path is not None:
-        where = tuple(at(each.path, each.address) for each in unpinned.artefacts)
-        yield Finding(unpinned.what, tuple(dict.fromkeys(where)), unpinned.fix)
 
 
 def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -24,7 +24,7 @@ from components.cli.stack import is_file, load_stack_or_file, pulumi, read_confi
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
 from components.core.problem import SpecPath
-from components.discover.rename import Rename, Renaming, rename_device
+from components.discover.rename import Rename, rename_device
 from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
 from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
 from components.drift.applied import applied_from_export
@@ -85,10 +85,12 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
             known |= dict.fromkeys(own, identity.expanduser().read_text())
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
-    known |= resolve(
-        [each for target in targets for each in _references(target) if each[0].name not in known],
-        os.environ,
-    )
+    references: list[tuple[SecretRef, SpecPath]] = []
+    for target in targets:
+        references += ssh_secrets(target.ssh, (*target.path, "ssh"))
+        for hop in target.ssh.hops if isinstance(target.ssh, ReachedSsh) else ():
+            references += ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
+    known |= resolve([each for each in references if each[0].name not in known], os.environ)
     missing = sorted(names - set(known))
     if not missing:
         return known
@@ -99,12 +101,6 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
             " or --file Pulumi.<stack>.yaml names a stack with the key."
         )
     return {**read_config(site.stack).secrets, **known}
-
-
-def _references(target: Target) -> Iterator[tuple[SecretRef, SpecPath]]:
-    yield from ssh_secrets(target.ssh, (*target.path, "ssh"))
-    for hop in target.ssh.hops if isinstance(target.ssh, ReachedSsh) else ():
-        yield from ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
 
 
 rename_app = command_app(
@@ -139,11 +135,7 @@ def _rename(asked: Rename, name: str) -> None:
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name]))
     done = rename_device(file, asked, applied)
     replace_file(file, done.text)
-    say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
-
-
-def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
-    lines = ", ".join(f"{file}:{line}" for line in done.lines)
+    lines = ", ".join(f"{file.path}:{line}" for line in done.lines)
     said = [f"{asked.old} is {asked.new} now: {lines}"]
     if done.former:
         said.append(
@@ -158,7 +150,8 @@ def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
             f" take {asked.new} out of the file, update, and add it again: it is drained, its node"
             " is deleted, and it joins as a new node."
         )
-    return [*said, f"Now look at it and run it: railyard preview {stack}; pulumi up -s {stack}"]
+    said.append(f"Now look at it and run it: railyard preview {name}; pulumi up -s {name}")
+    say("\n".join(said))
 
 
 Form = Literal["text", "json", "html"]

@@ -101,14 +101,13 @@ def draw_site(spec: ClusterSpec) -> str:
     drawn = {device.name for device in devices if device.row == 0}
     known = {rail.name: number for number, rail in enumerate(spec.rails)}
     lanes = sorted({c.lane for c in cables if c.lane}, key=lambda lane: (known.get(lane, 0), lane))
-    groups = _groups(devices, cables)
-    devices, cables = _join(devices, cables, groups)
+    devices, cables = _join(devices, cables)
     rows = [[each for each in devices if each.row == row] for row in range(4)]
     rows = [row for row in rows if row]
     widest = max((sum(each.width + 28 for each in row) for row in rows), default=0.0)
     width = max(widest + _LEFT + _MARGIN, _NARROWEST)
-    places = _place(rows, width)
-    wires = [*_wires(devices, cables, places, lanes), *_boxes(rows, places)]
+    places, boxes = _place(rows, width)
+    wires = _wires(devices, cables, places, lanes)
     lowest = max((each.height for each in rows[0]), default=0) if rows else 0
     foot = _TOP + max(len(rows) - 1, 0) * _ROW + lowest + 40
     legend, height = _legend(spec, lanes, _notes(spec, cables, drawn), (width, foot))
@@ -116,8 +115,13 @@ def draw_site(spec: ClusterSpec) -> str:
     label = f'role="img" aria-label="Topology of {escape(plain_text(spec.name))}"'
     page = '<rect class="page" width="100%" height="100%"/>'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}><style>{_STYLE}</style>'
-    title = _text(_MARGIN - 12, 34, spec.name, "title"), _text(_MARGIN - 12, 54, _sum(spec), "soft")
-    return "\n".join([head, page, *title, *wires, *legend, "</svg>\n"])
+    switches = len(spec.switches) + (len(spec.infiniband.switches) if spec.infiniband else 0)
+    counts = [counted(len(spec.hosts), "host"), counted(switches, "switch", "switches")]
+    counts += [counted(len(spec.rails), "rail")] if spec.rails else []
+    kind = "RoCE" if spec.rdma.transport == "roce" else "InfiniBand"
+    title = _text(_MARGIN - 12, 34, spec.name, "title")
+    words = _text(_MARGIN - 12, 54, f"{', '.join(counts)}; {kind}", "soft")
+    return "\n".join([head, page, title, words, *wires, *boxes, *legend, "</svg>\n"])
 
 
 def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
@@ -203,25 +207,19 @@ def _counted(speeds: Mapping[int, int]) -> str:
     )
 
 
-def _groups(devices: Sequence[Device], cables: Sequence[Cable]) -> Mapping[str, str]:
-    """Device to the first one with the same neighbours, if there are too many for a box each."""
+def _join(devices: Sequence[Device], cables: Sequence[Cable]) -> tuple[list[Device], list[Cable]]:
+    """Join devices with the same neighbours into one box, if there are too many for a box each."""
     first: dict[tuple[object, ...], str] = {}
-    found = {each.key: each.key for each in devices}
+    groups = {each.key: each.key for each in devices}
     for row in range(4):
         here = [each for each in devices if each.row == row]
         if len(here) <= _MOST_BOXES:
             continue
         for each in here:
-            below = frozenset(found[c.low] for c in cables if c.high == each.key and row)
+            below = frozenset(groups[c.low] for c in cables if c.high == each.key and row)
             above = frozenset(c.high for c in cables if c.low == each.key)
             key = row, each.lines, below, above
-            found[each.key] = first.setdefault(key, each.key)
-    return found
-
-
-def _join(
-    devices: Sequence[Device], cables: Sequence[Cable], groups: Mapping[str, str]
-) -> tuple[list[Device], list[Cable]]:
+            groups[each.key] = first.setdefault(key, each.key)
     members: dict[str, list[str]] = defaultdict(list)
     for name, group in groups.items():
         members[group].append(name)
@@ -229,20 +227,18 @@ def _join(
     for cable in cables:
         low, high = groups[cable.low], groups[cable.high]
         joined[low, high, cable.lane].append(cable)
-    boxes = [_box(each, members[each.key]) for each in devices if each.key in members]
+    boxes: list[Device] = []
+    for each in (each for each in devices if each.key in members):
+        names = members[each.key]
+        folded, number = fold_names(names), len(names)
+        shown = folded if len(folded) <= _LONGEST_NAME else f"{names[0]} … {names[-1]}"
+        count = counted(number, "switch", "switches") if each.row else counted(number, "host")
+        joined_box = replace(each, name=shown, lines=(count, *each.lines))
+        boxes.append(joined_box if number > 1 else each)
     return boxes, [
         Cable(*key, tuple(sorted(_total(found).items())), "\n".join(c.hint for c in found[:32]))
         for key, found in joined.items()
     ]
-
-
-def _box(first: Device, names: Sequence[str]) -> Device:
-    if len(names) == 1:
-        return first
-    folded, number = fold_names(names), len(names)
-    shown = folded if len(folded) <= _LONGEST_NAME else f"{names[0]} … {names[-1]}"
-    count = counted(number, "switch", "switches") if first.row else counted(number, "host")
-    return replace(first, name=shown, lines=(count, *first.lines))
 
 
 def _total(cables: Iterable[Cable]) -> Counter[int]:
@@ -257,30 +253,29 @@ _Places = Mapping[str, tuple[float, float, float]]
 """Device to the middle of its box, its upper edge, and its width."""
 
 
-def _place(rows: Sequence[Sequence[Device]], width: float) -> _Places:
+def _place(rows: Sequence[Sequence[Device]], width: float) -> tuple[_Places, list[str]]:
+    """The places of the boxes, and the boxes."""
     places: dict[str, tuple[float, float, float]] = {}
-    for number, row in enumerate(reversed(rows)):
+    boxes: list[str] = []
+    for number, row in enumerate(rows, 1):
+        y = _TOP + (len(rows) - number) * _ROW
         free = width - _LEFT - _MARGIN - sum(each.width for each in row)
-        gap, x = free / len(row), _LEFT + free / len(row) / 2
-        for each in row:
-            places[each.key] = x + each.width / 2, _TOP + number * _ROW, each.width
-            x += each.width + gap
-    return places
-
-
-def _boxes(rows: Sequence[Sequence[Device]], places: _Places) -> Iterator[str]:
-    for row in rows:
+        gap, left = free / len(row), _LEFT + free / len(row) / 2
         if row[0].key != _WAYS_OUT:
-            yield _text(_MARGIN - 12, places[row[0].key][1] + 28, _ROWS[row[0].row], "soft")
+            boxes.append(_text(_MARGIN - 12, y + 28, _ROWS[row[0].row], "soft"))
         for each in row:
-            x, y, width = places[each.key]
+            x = left + each.width / 2
+            left += each.width + gap
+            places[each.key] = x, y, each.width
             kind = "box" if each.key != _WAYS_OUT else "box outside"
-            yield (
-                f'<rect x="{x - width / 2:.1f}" y="{y:.0f}" width="{width:.1f}"'
+            boxes.append(
+                f'<rect x="{x - each.width / 2:.1f}" y="{y:.0f}" width="{each.width:.1f}"'
                 f' height="{each.height}" rx="6" class="{kind}"/>'
             )
             for at, line in enumerate((each.name, *each.lines)):
-                yield _text(x, y + 18 + at * _LINE, line, "soft" if at else "name", "middle")
+                kind = "soft" if at else "name"
+                boxes.append(_text(x, y + 18 + at * _LINE, line, kind, "middle"))
+    return places, boxes
 
 
 def _wires(
@@ -343,14 +338,6 @@ def _wire(
         f'<path d="M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}" '
         f'class="wire" style="{colour}{dashes} stroke-width: {thick:.1f}">{title}</path>'
     )
-
-
-def _sum(spec: ClusterSpec) -> str:
-    switches = len(spec.switches) + (len(spec.infiniband.switches) if spec.infiniband else 0)
-    found = [counted(len(spec.hosts), "host"), counted(switches, "switch", "switches")]
-    found += [counted(len(spec.rails), "rail")] if spec.rails else []
-    kind = "RoCE" if spec.rdma.transport == "roce" else "InfiniBand"
-    return f"{', '.join(found)}; {kind}"
 
 
 def _legend(

@@ -9,19 +9,17 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
 from components.acceptance import handover
-from components.acceptance.evidence import Evidence, parse_evidence
+from components.acceptance.evidence import parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report import archive
 from components.acceptance.report.write import write_report
 from components.cli.app import command_app, option, say
-from components.model.sources import EvidenceStore
 from components.remote.step import secrets_from
 
 app = command_app("Called by the steps of acceptance.")
@@ -37,25 +35,20 @@ def collect(number: Annotated[int, option("Number of the run.")]) -> None:
     path, fix = archive.request_path(asked.stack, asked.request), f"run: pulumi up -s {asked.stack}"
     request = handover.parse_accept_request(archive.read_archived(path, asked.request, fix))
     stack, secrets, spec = request.stack, secrets_from(os.environ), request.acceptance.store
-    keep = _shared(spec, stack, secrets) if spec and request.acceptance.policy.asked else None
+    keeps = None
+    if spec and request.acceptance.policy.asked:
+        from components.acceptance.report.store import open_signer, open_store  # noqa: PLC0415 - rare
+
+        # The store must be writable before any probe runs.
+        keeps = open_store(spec, secrets), open_signer(spec, secrets)
+        keeps[0].check_writable(stack)
+        for wrong in keeps[0].bring(stack):
+            say(f"not counted: {wrong}", err=True)
     evidence = collect_evidence(request, number, secrets, archive.run_folder(stack, number))
     digest = archive.keep_evidence(stack, evidence)
-    if keep is not None:
-        keep(evidence)
-    say(handover.tell(judge_evidence(evidence), stack, digest, keep and spec), nl=False)
-
-
-def _shared(
-    spec: EvidenceStore, stack: str, secrets: Mapping[str, str]
-) -> Callable[[Evidence], None]:
-    """Open the store before any probe runs; the result writes a run into it."""
-    from components.acceptance.report.store import open_signer, open_store  # noqa: PLC0415 - rare
-
-    store, signer = open_store(spec, secrets), open_signer(spec, secrets)
-    store.check_writable(stack)
-    for wrong in store.bring(stack):
-        say(f"not counted: {wrong}", err=True)
-    return lambda evidence: store.keep(stack, evidence, signer)
+    if keeps is not None:
+        keeps[0].keep(stack, evidence, keeps[1])
+    say(handover.tell(judge_evidence(evidence), stack, digest, keeps and spec), nl=False)
 
 
 @app.command()

@@ -154,16 +154,6 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-def _show_version(output: str) -> None:
-    from components.catalogue.operator_versions import AS_OF  # noqa: PLC0415 - only needed here
-    from components.project.wheel import own_commit, own_version  # noqa: PLC0415 - the same
-
-    said = {"version": own_version(), "commit": own_commit(), "catalogue": str(AS_OF)}
-    text = "railyard {version}, commit {commit}, catalogue of {catalogue}".format(**said)
-    say(json.dumps(said) if output == "json" else text)
-    raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def describe(
     context: typer.Context,
@@ -182,7 +172,13 @@ def describe(
     or a verdict could not be reached.
     """
     if version:
-        _show_version(output)
+        from components.catalogue.operator_versions import AS_OF  # noqa: PLC0415 - only needed here
+        from components.project.wheel import own_commit, own_version  # noqa: PLC0415 - the same
+
+        said = {"version": own_version(), "commit": own_commit(), "catalogue": str(AS_OF)}
+        text = "railyard {version}, commit {commit}, catalogue of {catalogue}".format(**said)
+        say(json.dumps(said) if output == "json" else text)
+        raise typer.Exit
     if context.invoked_subcommand is None:
         say(context.get_help())
         raise typer.Exit(2)

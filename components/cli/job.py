@@ -91,17 +91,29 @@ def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
 def _ready(
     site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> tuple[Api, UserJob]:
+    """The cluster, and the job in the form in which it can be created there now."""
     try:
         access = site.plan.acceptance.access
         known = access.known(site.applied.instances) if access else None
         api = open_cluster(known, site.all_secrets)
         if api is None or isinstance(api, Absent):
             raise UnreachableError(api.why if api else "the site lacks a cluster")
-        return api, _look(api, site, asked, chosen, troubles)
+        # All faults of the command are in one error.
+        plane = site.spec.kubernetes
+        given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
+        tolerations = [each.model_dump(exclude_none=True) for each in given]
+        found = [*follow.node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
+        good = _good(chosen, troubles if chosen else (*troubles, *found))
+        if asked.kind == "pytorch" and asked.form is None and follow.has_trainer(api):
+            good = replace(good, asked=replace(asked, form="trainjob"))
+        made = make_job(good)
+        if found := [*found, *follow.object_troubles(api, made)]:
+            raise RailyardError("\n".join(map(str, found)))
     except DeviceError as error:
         if troubles:  # these faults of the command do not depend on the cluster
             _good(None, (*troubles, Refusal(str(error), "the cluster could not be asked.")))
         raise
+    return api, made
 
 
 def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> None:
@@ -122,26 +134,6 @@ def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> No
     say(f"take it away: {follow.delete_line(ready)}")
     codes = {each.exit_code for each in told}
     raise typer.Exit(1 if 1 in codes else max(codes))
-
-
-def _look(
-    api: Api, site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
-) -> UserJob:
-    """The job in the form in which it can be created now; all faults are in one error."""
-    plane = site.spec.kubernetes
-    given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
-    tolerations = [each.model_dump(exclude_none=True) for each in given]
-    found = [*follow.node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
-    if chosen is None:
-        _good(None, (*troubles, *found))
-    good = _good(chosen, troubles)
-    if asked.kind == "pytorch" and asked.form is None and follow.has_trainer(api):
-        good = replace(good, asked=replace(asked, form="trainjob"))
-    made = make_job(good)
-    found += follow.object_troubles(api, made)
-    if found:
-        raise RailyardError("\n".join(map(str, found)))
-    return made
 
 
 image_app = command_app("Build the image in which acceptance and sample jobs run.")
@@ -170,28 +162,23 @@ def build(
     Exit codes: 0 built, and pushed if asked; 1 the build or the push failed; 2 the builder is
     missing, or a name is not pinned; 4 a daemon or registry did not answer.
     """
-    name = _name(site, tag)
+    if (site is None) == (tag is None):
+        raise UsageError(
+            "image: name the image once.\n"
+            "  fix    railyard image build SITE, or railyard image build --tag <name>:<tag>"
+        )
+    name = tag
+    if name is None:
+        name = load_checked_site(site or Path()).spec_or_raise().jobs.image
+    if tag is None and "@" in name:
+        raise UsageError(
+            f"image: jobs.image of {site} is a digest, which a build only gives: {name}\n"
+            "  fix    name it by a tag, or build under another one: --tag"
+        )
+    name = check_name(name, "jobs.image" if tag is None else "--tag")
     room = BuildRoom(choose_builder(builder), say)
     room.build(name, room.pin(base))
     if push:
         room.push(name)
     done = "built and pushed" if push else "built"
     say(f"railyard: {done} {name}")
-
-
-def _name(site: Path | None, tag: str | None) -> str:
-    if (site is None) == (tag is None):
-        raise UsageError(
-            "image: name the image once.\n"
-            "  fix    railyard image build SITE, or railyard image build --tag <name>:<tag>"
-        )
-    if tag is not None:
-        return check_name(tag, "--tag")
-    checked = load_checked_site(site or Path())
-    name = checked.spec_or_raise().jobs.image
-    if "@" in name:
-        raise UsageError(
-            f"image: jobs.image of {site} is a digest, which a build only gives: {name}\n"
-            "  fix    name it by a tag, or build under another one: --tag"
-        )
-    return check_name(name, "jobs.image")

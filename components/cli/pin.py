@@ -73,8 +73,18 @@ def pin(
     if code == 0:
         entries = [each.entry for each in found if each.entry is not None]
         write_lock(lock_path(site), {entry.key: entry for entry in entries})
-    rows = [_row(each) for each in found]
     if output == "json":
+        rows = [
+            {
+                "name": each.artefact.name, "kind": each.artefact.kind,
+                "address": each.artefact.address, "state": each.state,
+                "sha256": each.entry.sha256 if each.entry else each.artefact.checksum,
+                "size": each.entry.size if each.entry else None,
+                "locked": each.before.sha256 if each.before else None, "problem": each.error
+                and {key: getattr(each.error, key) for key in ("address", "what", "fix")},
+            }
+            for each in found
+        ]  # fmt: skip
         say(json.dumps({"lock": str(lock_path(site)), "artefacts": rows}, indent=1))
     else:
         say(_report(found, lock_path(site), written=code == 0))
@@ -119,21 +129,29 @@ def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
     return Reach(spec, known, upstream, docker_logins(), values)
 
 
-def _row(found: Pinned) -> dict[str, object]:
-    entry, error = found.entry, found.error
-    artefact, before = found.artefact, found.before
-    return {
-        "name": artefact.name, "kind": artefact.kind, "address": artefact.address,
-        "state": found.state, "sha256": entry.sha256 if entry else artefact.checksum,
-        "size": entry.size if entry else None, "locked": before.sha256 if before else None,
-        "problem": error and {"address": error.address, "what": error.what, "fix": error.fix},
-    }  # fmt: skip
-
-
 def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
     wide = max(len(each.artefact.name) for each in found)
-    lines = [_line(each, wide) for each in found]
-    lines += _causes(found)
+    lines: list[str] = []
+    failures: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        artefact, entry = each.artefact, each.entry
+        count = entry.size if entry else 0
+        size = f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
+        what = (artefact.checksum or (entry.sha256 if entry else ""))[:_DIGITS]
+        lines.append(
+            f"{artefact.kind:<10} {artefact.name:<{wide}}  {each.state:<12} "
+            f"{what:<{_DIGITS}} {size if entry else ''}".rstrip()
+        )
+        if (error := each.error) is not None:
+            name = f"{artefact.name}: {error.address}"
+            failures.setdefault((error.what, error.fix), []).append(name)
+    # Each cause of a failure and its fix once, with all artefacts that failed for it.
+    lines += [
+        f"\n{names[0]}: {what}\n  fix    {fix}."
+        if len(names) == 1
+        else "\n  ".join([f"\n{len(names)} artefacts: {what}", *names]) + f"\n  fix    {fix}."
+        for (what, fix), names in failures.items()
+    ]
     for each in found:
         if each.state == "changed" and each.before and each.entry:
             lines.append(
@@ -150,33 +168,6 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
     causes = [f"{failed} of {len(found)} could not be pinned"] if failed else []
     causes += [f"{changed} of {len(found)} changed"] if changed else []
     return "\n".join([*lines, f"\n{path}: not written: {' and '.join(causes)}."])
-
-
-def _causes(found: Sequence[Pinned]) -> list[str]:
-    """Each cause of a failure and its fix once, with all artefacts that failed for it."""
-    failed: dict[tuple[str, str], list[str]] = {}
-    for each in found:
-        if (error := each.error) is not None:
-            name = f"{each.artefact.name}: {error.address}"
-            failed.setdefault((error.what, error.fix), []).append(name)
-    return [
-        f"\n{names[0]}: {what}\n  fix    {fix}."
-        if len(names) == 1
-        else "\n  ".join([f"\n{len(names)} artefacts: {what}", *names]) + f"\n  fix    {fix}."
-        for (what, fix), names in failed.items()
-    ]
-
-
-def _line(found: Pinned, wide: int) -> str:
-    entry = found.entry
-    what = found.artefact.checksum or (entry.sha256 if entry else "")
-    count = entry.size if entry else 0
-    size = f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
-    size = size if entry else ""
-    return (
-        f"{found.artefact.kind:<10} {found.artefact.name:<{wide}}  {found.state:<12} "
-        f"{what[:_DIGITS]:<{_DIGITS}} {size}".rstrip()
-    )
 
 
 class _MakesByDefault(TyperGroup):

@@ -110,8 +110,10 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
     text = _show(reference, file)
     target.parent.mkdir()
     target.write_bytes(text)
-    site = _named_site(text)
-    if site and not Path(site).is_absolute():
+    site: object = None
+    with suppress(yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
+        site = yaml.safe_load(text)["config"][f"{PREFIX}site"]
+    if isinstance(site, str) and site and "\0" not in site and not Path(site).is_absolute():
         beside = target.parent / site
         if beside.resolve().is_relative_to(folder.resolve()):
             beside.parent.mkdir(parents=True, exist_ok=True)
@@ -125,15 +127,6 @@ def _lock_at(reference: str, site: Path, target: Path) -> None:
     """Copy the lock of a site, if it existed at that ref; without a lock nothing was pinned."""
     with suppress(UsageError):
         lock_path(target).write_bytes(_show(reference, lock_path(site)))
-
-
-def _named_site(text: bytes) -> str:
-    """The site file that a stack names; empty if it holds the site, or cannot be read."""
-    try:
-        site = yaml.safe_load(text)["config"][f"{PREFIX}site"]
-    except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
-        return ""
-    return site if isinstance(site, str) and "\0" not in site else ""
 
 
 def _show(reference: str, file: Path) -> bytes:

@@ -77,7 +77,7 @@ def up(stack: StackName = "") -> None:
     A failed stack stops the waves after it. Run it again to continue: a finished stack has nothing
     to do. Exit codes: 0 all are updated, 1 one failed.
     """
-    if code := _run(_existing(stack), _up, stop=True):
+    if code := _run(stack, _up, stop=True):
         say(f"Fix the cause, then continue: railyard site up {stack}")
     raise typer.Exit(code)
 
@@ -88,7 +88,7 @@ def preview(stack: StackName = "") -> None:
 
     Exit codes: 0 shown, 1 a preview failed.
     """
-    raise typer.Exit(_run(_existing(stack), _preview, stop=False))
+    raise typer.Exit(_run(stack, _preview, stop=False))
 
 
 @app.command()
@@ -97,11 +97,14 @@ def drift(stack: StackName = "") -> None:
 
     Exit codes: 0 no drift, 3 drift, 4 something could not be read, or an update is running.
     """
-    raise typer.Exit(_run(_existing(stack), _drift, stop=False, failed=4))
+    raise typer.Exit(_run(stack, _drift, stop=False, failed=4))
 
 
-def _existing(stack: str) -> tuple[Piece, ...]:
-    """List the pieces of a site; refuse it if one of their stacks does not exist."""
+def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
+    """Work on the waves of a site in order, print a table, and return the worst exit code.
+
+    UsageError: one of its stacks does not exist.
+    """
     _, pieces = _load_site(stack)
     here = _resources()
     if gone := [each.stack for each in pieces if each.stack not in here]:
@@ -109,11 +112,6 @@ def _existing(stack: str) -> tuple[Piece, ...]:
             f"these stacks of the site do not exist: {', '.join(gone)}.\n"
             f"  fix    railyard site split {stack} makes them; restore a lost one from its backup"
         )
-    return pieces
-
-
-def _run(pieces: Sequence[Piece], work: Work, *, stop: bool, failed: int = 1) -> int:
-    """Work on the waves in order, print a table, and return the worst exit code."""
 
     def attempt(piece: Piece) -> tuple[int, str]:
         try:
@@ -236,7 +234,8 @@ def split(stack: StackName = "") -> None:
         splitting.Share(each.stack, names_of_piece(plan), each.name == CLUSTER)
         for each, plan in plans
     ]
-    with _undone(stack, backup, lambda: _take_back(pieces, empty)):
+    new = [each.stack for each in pieces if each.stack not in empty]
+    with _undone(stack, backup, empty, new):
         _make_missing(stack, pieces, here)
         for name, part in splitting.split_state(state, stack, shares, _SHARED).items():
             _store(name, part)
@@ -270,7 +269,7 @@ def join(stack: StackName = "") -> None:
     states = {each.stack: _export(each.stack) for each in pieces}
     _refuse_unfinished(states)
     backup = _keep(stack, "before-join", states)
-    with _undone(stack, backup, lambda: _import(stack, splitting.without_records(empty))):
+    with _undone(stack, backup, {stack: splitting.without_records(empty)}):
         # Each stack has its own key, so the secrets are opened here and sealed by the import.
         opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
         _store(stack, splitting.join_states(opened, stack))
@@ -280,12 +279,17 @@ def join(stack: StackName = "") -> None:
 
 
 @contextmanager
-def _undone(stack: str, backup: Path, undo: Callable[[], None]) -> Generator[None]:
-    """Undo the work within if it fails or is interrupted."""
+def _undone(
+    stack: str, backup: Path, states: Mapping[str, splitting.State], new: Sequence[str] = ()
+) -> Generator[None]:
+    """Give stacks their states back and remove the new ones if the work within fails."""
     try:
         yield
     except BaseException as error:
-        undo()
+        for name, state in states.items():
+            _import(name, state)
+        if new:
+            _forget(new)
         if isinstance(error, RailyardError):
             raise RailyardError(
                 f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept"
@@ -334,13 +338,6 @@ def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
             made.append(each.stack)
         pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
     return tuple(made)
-
-
-def _take_back(pieces: Sequence[Piece], empty: Mapping[str, splitting.State]) -> None:
-    """Give the stacks that were there their empty states back, and remove the others."""
-    for name, state in empty.items():
-        _import(name, state)
-    _forget(each.stack for each in pieces if each.stack not in empty)
 
 
 def _forget(stacks: Iterable[str]) -> None:

@@ -158,22 +158,20 @@ def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
     else:
         parts = [_devices(drifts, plan.unreached), _drift(name, drifts, cluster)]
         parts.append(_cluster(name, look.waiting))
-    is_new = not any(each.applied for each in drifts)
-    parts.append(_update(name, edited, running, is_new=is_new))
+    if running.is_any:
+        entry = Entry((), (running.render(name),))
+        parts.append(Part("update", "error", "not finished", (entry,), "", _UNREAD))
+    elif edited:
+        is_new = not any(each.applied for each in drifts)
+        what = "nothing was applied yet" if is_new else "the file changes these devices:"
+        fix = f"pulumi preview -s {name}"
+        parts.append(Part("update", "warning", what, (Entry(edited, ()),), fix))
+    else:
+        parts.append(Part("update", "passed", "finished; the file changes no device"))
     parts.append(_proof(loaded, "" if edited else plan.digest, now, look=look is not None))
     parts.append(_versions(loaded, now))
     parts.sort(key=lambda part: _WORST_FIRST.index(part.verdict))
     return Status(name, loaded.spec.name, f"{now:%Y-%m-%d %H:%M}", tuple(parts))
-
-
-def _update(stack: str, edited: tuple[str, ...], running: UnderWay, *, is_new: bool) -> Part:
-    if running.is_any:
-        entry = Entry((), (running.render(stack),))
-        return Part("update", "error", "not finished", (entry,), "", _UNREAD)
-    if not edited:
-        return Part("update", "passed", "finished; the file changes no device")
-    what = "nothing was applied yet" if is_new else "the file changes these devices:"
-    return Part("update", "warning", what, (Entry(edited, ()),), f"pulumi preview -s {stack}")
 
 
 def _devices(drifts: Sequence[DeviceDrift], unreached: Sequence[str]) -> Part:
@@ -228,8 +226,11 @@ def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
     if step is None or not step.stdout:
         return Part("proof", "failed", "never proven", (), fix, 1)
     named = parse_named(step.stdout)
-    age, counts = _age(days_since(named.proven_at, now)), named.verdict.partition(": ")[2]
-    summary = f"run {named.run}, {age}: {counts}"
+    age = "of unknown age"
+    if (days := days_since(named.proven_at, now)) is not None:
+        hours = counted(max(round(days * 24), 0), "hour")
+        age = f"{hours} old" if days < _DAYS else f"{days:.0f} days old"
+    summary = f"run {named.run}, {age}: {named.verdict.partition(': ')[2]}"
     try:
         if named.store is not None and not look:
             raise UsageError("the evidence store was not asked")
@@ -245,13 +246,6 @@ def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
         return Part("proof", "passed", summary, entries)
     verdict = "error" if report.verdict == "error" else "failed"
     return Part("proof", verdict, summary, entries, fix, 1)
-
-
-def _age(days: float | None) -> str:
-    if days is None:
-        return "of unknown age"
-    hours = counted(max(round(days * 24), 0), "hour")
-    return f"{hours} old" if days < _DAYS else f"{days:.0f} days old"
 
 
 def _of_report(report: Report) -> Iterator[Entry]:
@@ -306,23 +300,27 @@ def render_text(found: Status) -> str:
     for part in found.parts:
         lines += _wrap(f"{part.verdict.upper():<8} {part.name:<9}", part.summary)
         for each in part.entries[:_SHOWN]:
-            lines += _entry(each)
+            # The names are beside the first line, or above it if they are long.
+            services: dict[str, list[str]] = {}  # such as `gpu01 k3s`, folded by their hosts
+            for name in each.names:
+                host, _, service = name.partition(" ")
+                services.setdefault(service, []).append(host)
+            folded = (f"{fold_names(hosts)} {what}".strip() for what, hosts in services.items())
+            names, rest = re.sub(r",(?![^\[]*\])", ", ", ",".join(folded)), each.lines[:_SHOWN]
+            if len(names) > _NAMES:
+                shown = names[:_NAMES].rpartition(",")[0]
+                names = f"{shown},… ({len(each.names)} in all)"
+            if len(names) < _COLUMN and rest:
+                lines += _wrap(f"  {names:<{_COLUMN}}", rest[0])
+                rest = rest[1:]
+            elif names:
+                lines += _wrap("  ", names)
+            for line in rest:
+                lines += _wrap(f"  {'':<{_COLUMN}}", line)
+            lines += _more(len(each.lines))
         lines += _more(len(part.entries))
         lines += _wrap("  fix    ", part.fix) if part.fix else []
     return "\n".join(lines)
-
-
-def _entry(each: Entry) -> Iterator[str]:
-    """Yield the names with the first line, or above it if they are long; then the other lines."""
-    names, rest = _shown_names(each.names), each.lines[:_SHOWN]
-    if len(names) < _COLUMN and rest:
-        yield from _wrap(f"  {names:<{_COLUMN}}", rest[0])
-        rest = rest[1:]
-    elif names:
-        yield from _wrap("  ", names)
-    for line in rest:
-        yield from _wrap(f"  {'':<{_COLUMN}}", line)
-    yield from _more(len(each.lines))
 
 
 def _wrap(head: str, text: str) -> list[str]:
@@ -334,19 +332,6 @@ def _wrap(head: str, text: str) -> list[str]:
 
 def _more(count: int) -> list[str]:
     return [f"    and {count - _SHOWN} more"] if count > _SHOWN else []
-
-
-def _shown_names(names: Sequence[str]) -> str:
-    """Fold the names; services such as `gpu01 k3s` by their hosts."""
-    services: dict[str, list[str]] = {}
-    for name in names:
-        host, _, service = name.partition(" ")
-        services.setdefault(service, []).append(host)
-    folded = [f"{fold_names(hosts)} {service}".strip() for service, hosts in services.items()]
-    text = re.sub(r",(?![^\[]*\])", ", ", ",".join(folded))
-    if len(text) <= _NAMES:
-        return text
-    return f"{text[:_NAMES].rpartition(',')[0]},… ({len(names)} in all)"
 
 
 def drift(stack: StackName = "", output: TextOrJson = "text") -> None:

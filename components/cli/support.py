@@ -295,7 +295,15 @@ def support_bundle(
     exported = ["stack", "export", "--stack", stack, "--show-secrets"]
     attempt("state", lambda: masks.add(_sealed(json.loads(pulumi(exported))), _LONG))
     history = ["stack", "history", "--stack", stack, "--json", "--page-size", "10"]
-    attempt("history", lambda: found.put("history.json", _history(pulumi(history))))
+    # What an update did and how it ended, without its configuration.
+    kept = ("version", "kind", "startTime", "endTime", "result", "resourceChanges", "message")
+    attempt(
+        "history",
+        lambda: found.put(
+            "history.json",
+            [{key: each.get(key) for key in kept} for each in json.loads(pulumi(history))],
+        ),
+    )
     loaded = attempt("stack", lambda: load_stack(stack))
     if loaded is not None:
         _gather_loaded(found, loaded, now, look=look)
@@ -408,12 +416,6 @@ def _sealed(value: object, *, inside: bool = False) -> Iterator[str]:
         yield value
     for each in cast("list[object]", value) if isinstance(value, list) else []:
         yield from _sealed(each, inside=inside)
-
-
-def _history(text: str) -> list[dict[str, object]]:
-    """Keep what an update did and how it ended, and leave out its configuration."""
-    kept = ("version", "kind", "startTime", "endTime", "result", "resourceChanges", "message")
-    return [{key: each.get(key) for key in kept} for each in json.loads(text)]
 
 
 def _events(loaded: Stack) -> list[dict[str, object]]:

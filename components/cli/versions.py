@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -84,7 +84,12 @@ def versions(
         said = {"as_of": str(AS_OF), "tables": found, "problems": [*map(finding_json, problems)]}
         say(json.dumps(said, indent=1))
     else:
-        texts = [_render(title, table) for title, table in tables.items()]
+        texts: list[str] = []
+        for title, table in tables.items():  # in columns; the last one is not padded
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            rows = (zip(row, widths, strict=True) for row in table)
+            padded = ("  ".join(cell.ljust(width) for cell, width in row).rstrip() for row in rows)
+            texts.append("\n".join([f"# {title}", *padded]))
         age = describe_age(datetime.now(UTC).date())
         say("\n\n".join([age, *texts, *map(render_problem, problems)]))
     raise typer.Exit(int(any(each.severity == "error" for each in problems)))
@@ -147,13 +152,3 @@ def list_outdated(spec: ClusterSpec) -> Iterator[str]:
         if numbers < parse_numbers(oldest[name])[: len(numbers)]:
             says = f"; its maker calls the line {line.status}" if line else ""
             yield f"{TITLES[name]} {version}: the set `conservative` has {oldest[name]}{says}"
-
-
-def _render(title: str, table: Sequence[Sequence[str]]) -> str:
-    """Write a table in columns; the last one is not padded."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    rows = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )
-    return "\n".join([f"# {title}", *rows])
