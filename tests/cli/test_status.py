@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from components.update.audit import as_planned
 from tests.cli.conftest import Call
 from tests.cli.put_stack import PLAN, SeeFacts, evidence, gives, put_evidence, put_pulumi, put_stack
 from tests.docs.markdown import ROOT, outputs
+from tests.docs.terminal import draw_terminal
 
 PLACE = ".railyard/dev/run-0007/evidence.json"
 
@@ -95,6 +97,7 @@ def test_a_stack_that_is_well_is_exit_0(railyard: Call, site: SeeFacts) -> None:
 
 
 PAGE = ROOT / "docs" / "howto" / "status.md"
+PICTURE = ROOT / "docs" / "images" / "status.svg"
 _NOW = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 
 
@@ -104,7 +107,7 @@ def test_the_page_shows_what_is_printed(
     applied_objects: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`RAILYARD_GOLDENS=1` writes it into the page."""
+    """`RAILYARD_GOLDENS=1` writes it into the page, and draws the picture."""
     del applied_objects
     pod = "pod multus-7x2 on gpu02: multus ImagePullBackOff: registry.k8s.io: i/o timeout"
     waiting = (NotReady("DaemonSet kube-system/multus", "2 of 3 pods are ready", (pod,)),)
@@ -119,12 +122,20 @@ def test_the_page_shows_what_is_printed(
     done = railyard("status", "dev")
     assert (done.code, done.err) == (4, "")
     printed = _NOW.sub("2026-11-30 02:10 UTC", done.out)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    painted = _NOW.sub("2026-11-30 02:10 UTC", railyard("status", "dev").out)
+    assert re.sub(r"\x1b\[\d+m", "", painted) == printed
+    picture = draw_terminal("railyard status dev", painted)
     if os.environ.get("RAILYARD_GOLDENS"):
+        PICTURE.write_text(picture)
         text = PAGE.read_text()
         head, _, rest = text.partition("$ railyard status dev\n")
         PAGE.write_text(f"{head}$ railyard status dev\n{printed}```{rest.partition('```')[2]}")
     (shown,) = outputs(PAGE)
     assert "".join(f"{line}\n" for line in shown.lines) == printed
+    assert PICTURE.read_text() == picture
 
 
 def test_the_worst_comes_first_and_decides_the_exit_code(railyard: Call, site: SeeFacts) -> None:
