@@ -199,11 +199,12 @@ def _drift(stack: str, drifts: Sequence[DeviceDrift], cluster: ClusterDrift) -> 
     read = counted(len({*map(_host, known)}), "device")
     if not found and not lines:
         return Part("drift", "passed" if known else "skipped", f"{read} as last applied")
-    summary = f"{len({_host(each) for each in wrong})} of {read}{', the cluster' * bool(lines)}"
+    where = [f"{len({_host(each) for each in wrong})} of {read}"] * bool(known)
+    summary = ", ".join([*where, *(["the cluster"] if lines else [])])
     entries = (*_grouped(found), *([Entry((CLUSTER,), lines)] if lines else []))
     verdict = "failed" if lines or _DRIFT in codes.values() else "error"
     fix = f"`railyard drift {stack}` lists all of it, `pulumi up -s {stack}` repairs it"
-    return Part("drift", verdict, summary, entries, fix, max(*codes.values(), _DRIFT))
+    return Part("drift", verdict, summary, entries, fix, max((_DRIFT, *codes.values())))
 
 
 def _cluster(stack: str, waiting: tuple[NotReady, ...] | str | None) -> Part:

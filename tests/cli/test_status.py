@@ -19,6 +19,8 @@ from components.cli import status as cli_status
 from components.cli.status import Entry, Part, Status, render_text
 from components.core.errors import DeviceError
 from components.drift.device_drift import Unreachable
+from components.kubernetes.live.look import Asked, ClusterLook
+from components.kubernetes.live.read import Key
 from components.kubernetes.live.why import NotReady
 from components.update.audit import as_planned
 from tests.cli.conftest import Call
@@ -160,6 +162,18 @@ def test_the_worst_comes_first_and_decides_the_exit_code(railyard: Call, site: S
     ]
     found = parts(railyard)
     assert (found["drift"].exit_code, found["devices"].exit_code) == (3, 4)
+
+
+def test_a_cluster_that_differs_is_shown_while_no_device_answers(
+    railyard: Call, site: SeeFacts
+) -> None:
+    silent = Unreachable("no answer within 10 s")
+    site.cluster = ClusterLook(Asked(), beside=(Key("v1", "ResourceQuota", "default", "none"),))
+    site(**dict.fromkeys(("leaf_01", *(each.device for each in PLAN.watched)), silent))
+    found = parts(railyard)
+    assert (found["drift"].verdict, found["drift"].exit_code) == ("failed", 3)
+    assert found["drift"].summary == "the cluster"
+    assert "ResourceQuota default/none" in str(found["drift"].entries)
 
 
 @pytest.mark.parametrize(
