@@ -232,8 +232,11 @@ def check_stack_units(spec: ClusterSpec) -> Findings:
                 what += did_you_mean(leaf, switches)
                 yield Finding(what, where, "name a switch of the file.")
             elif leaf in first:
-                what = f"{leaf} is a leaf of two units: {first[leaf][0]} and {name}."
-                yield Finding(what, where + first[leaf][1], "keep it in one of them.")
+                other, there = first[leaf]
+                what, fix = f"{leaf} is a leaf of two units: {other} and {name}.", "in one of them"
+                same = f"{leaf} is written twice in unit {name}.", "once"
+                what, fix = same if other == name else (what, fix)
+                yield Finding(what, where + there, f"keep it {fix}.")
             else:
                 first[leaf] = name, where
     yield from _apart(spec, {leaf: unit for leaf, (unit, _) in first.items()})

@@ -336,7 +336,8 @@ def _other(one: _Refused) -> Finding:
         return secret_path(path, value) or open_secret(path)
     wanted = _KINDS.get(one.detail["type"], "another value")
     problem = wrong_type(path, value, wanted)
-    if models and problem.fix.startswith("write a mapping"):
+    names_them = one.detail["type"] == "dict_type"
+    if models and not names_them and problem.fix.startswith("write a mapping"):
         keys = sorted({key for each in models for key in each.model_fields})
         return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
     key = next((item for item in reversed(path) if isinstance(item, str)), "")

@@ -99,6 +99,12 @@ def test_refusal_says_what_is_right(defaults: str, what: str, fix: str) -> None:
     assert problem.fix == fix
 
 
+def test_a_mapping_of_names_does_not_list_the_keys_of_what_it_names() -> None:
+    text = CLEAN.read_text(encoding="utf-8")
+    [problem] = parse_site(f"{text}stacks: {{units: [leaf-01]}}\n", "x").problems
+    assert problem.fix == "write a mapping of keys to values."
+
+
 def test_a_cluster_of_another_tool_is_named() -> None:
     text = CLEAN.read_text(encoding="utf-8").replace(
         "kubernetes:\n", "kubernetes:\n  plane: rke2\n", 1
