@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from errno import EPIPE
 from typing import Final
 
-from components.core.errors import RailyardError
+from components.core.errors import RailyardError, UsageError
 from components.core.plain_text import plain_text
 from components.core.start import start_quickly
 
@@ -38,8 +39,13 @@ def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -
         for words, colour in _COLOURS:
             shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
     file = sys.stderr if err else sys.stdout
-    file.write(f"{shown}\n" if nl else shown)
-    file.flush()
+    try:
+        file.write(f"{shown}\n" if nl else shown)
+        file.flush()
+    except OSError as error:
+        if err or error.errno == EPIPE:  # `| head` has read enough
+            raise
+        raise UsageError(f"the output cannot be written: {error.strerror}") from error
 
 
 def guard(call: Callable[[], object]) -> None:

@@ -54,3 +54,14 @@ def test_the_ssh_library_looks_for_no_other_one_with_a_compiler(tmp_path: Path) 
     )
     assert (done.stderr, done.stdout) == ("", f"{tmp_path}\n")
     assert not (tmp_path / "started").exists()
+
+
+def test_a_full_disk_behind_standard_output_is_no_traceback() -> None:
+    code = "from components.cli.say import guard, say; guard(lambda: say('a report'))"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "the output cannot be written: No space left on device\n"
