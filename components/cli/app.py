@@ -38,8 +38,16 @@ ToLook: TypeAlias = Annotated[
 ]
 
 
+def keep_sites(path: Path) -> None:
+    """Refuse to replace a YAML file, such as the site that a command reads; UsageError."""
+    if path.suffix in {".yaml", ".yml"} and path.exists():
+        fix = "name another file: no report or picture replaces a YAML file."
+        raise UsageError(f"{path} exists already. Nothing was written.\n  fix    {fix}")
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a file that the user names; UsageError if it cannot be written."""
+    """Write a file that the user names; UsageError if it is a site or cannot be written."""
+    keep_sites(path)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

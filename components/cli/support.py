@@ -31,7 +31,7 @@ from components.acceptance.handover import EVIDENCE_STEP, parse_named, read_proo
 from components.acceptance.report.archive import latest_evidence, run_folder, write_whole
 from components.artefacts.lock import lock_path
 from components.cli.accept import connect
-from components.cli.app import StackName, ToLook, option, say
+from components.cli.app import StackName, ToLook, keep_sites, option, say
 from components.cli.stack import Stack, load_stack, pulumi, read_config
 from components.cli.status import look_at, make_status, render_text, report_drift
 from components.core.errors import RailyardError, UsageError
@@ -287,6 +287,7 @@ def support_bundle(
     """
     now = datetime.now(UTC)
     path = out or Path(f"railyard-{stack.replace('/', '-')}-{now:%Y%m%d-%H%M%S}.tar.gz")
+    keep_sites(path)
     found = Gathered(Masks(addresses={} if mask_addresses else None))
     _gather_here(found, stack, log or [])
     # Add what the engine, the devices and the cluster know, as far as they answer.

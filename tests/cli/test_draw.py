@@ -93,3 +93,9 @@ def test_a_site_without_cables_is_drawn(railyard: Call, tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert "cannot be written: No such file or directory" in done.err
     assert railyard("draw", "no.yaml").code == 2
+    own = tmp_path / "site.yaml"
+    own.write_text(Path(site).read_text())
+    done = railyard("draw", str(own), "--out", str(own))
+    assert (done.code, done.out) == (2, "")
+    assert "exists already. Nothing was written." in done.err
+    assert own.read_text() == Path(site).read_text()

@@ -244,6 +244,17 @@ def test_a_place_that_cannot_be_written_is_exit_2(
     assert "fix    name another place with --out" in done.err
 
 
+def test_the_site_itself_is_not_replaced(
+    railyard: Call, folder: Path, canaries: dict[str, str]
+) -> None:
+    del canaries
+    (folder / "site.yaml").write_text("name: x\n")
+    done = railyard("support-bundle", "dev", "--out", "site.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "site.yaml exists already. Nothing was written." in done.err
+    assert (folder / "site.yaml").read_text() == "name: x\n"
+
+
 def test_addresses_are_masked_alike_everywhere(
     railyard: Call, folder: Path, canaries: dict[str, str]
 ) -> None:
