@@ -30,6 +30,7 @@ from components.cli.stack import Stack, load_file
 from components.core.errors import DeviceError, UsageError
 from components.core.problem import Finding, Place, SpecPath
 from components.kubernetes.kubeconfig import pod_access
+from components.model.places import each_ssh
 from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
 from components.update.audit import Audit, run_audit
@@ -51,9 +52,7 @@ def audit(
     found = run_audit(site.spec.name, site.plan, site.all_secrets)
     if form == "sarif":
         # A finding for each deviation, at the device in the file; the cluster is at its top.
-        paths: dict[str, SpecPath] = {}
-        for key, devices in {"hosts": site.spec.hosts, "switches": site.spec.switches}.items():
-            paths |= {each.name: (key, number) for number, each in enumerate(devices)}
+        paths: dict[str, SpecPath] = {name: at[:-1] for name, _, at in each_ssh(site.spec)}
         fix = "change the device, or the file if the device is right."
         results: list[Finding] = []
         for each in found.findings:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from components.core.problem import Finding
+from components.update.audit import Audit
 from tests.cli.conftest import Call
+from tests.cli.put_stack import gives
 
 EXAMPLE = Path(__file__).parents[2] / "examples/dgx-roce/site.yaml"
 
@@ -40,3 +43,17 @@ def test_sarif_points_at_each_device_that_is_unread(
     line = leaf["locations"][0]["physicalLocation"]["region"]["startLine"]
     assert "leaf-01" in site.read_text().splitlines()[line - 1]
     assert {each["ruleId"] for each in results} == {"audit-unread"}
+
+
+@pytest.mark.parametrize("device", ["esx02", "leaf-01", "vm03", "vm03 docker"])
+def test_sarif_points_at_each_kind_of_device(
+    railyard: Call, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    found = Audit("esxi-roce", (), (Finding("it differs", device=device, rule="setting"),))
+    monkeypatch.setattr("components.cli.audit.run_audit", gives(found))
+    site = EXAMPLE.parents[1] / "esxi-roce/site.yaml"
+    (result,) = json.loads(railyard("audit", str(site), "--format", "sarif").out)["runs"][0][
+        "results"
+    ]
+    line = result["locations"][0]["physicalLocation"]["region"]["startLine"]
+    assert device.partition(" ")[0] in site.read_text().splitlines()[line - 1]
