@@ -81,7 +81,13 @@ def next_halves(hosts: Sequence[str], results: Results) -> Halving:
 def _search(group: Group, results: Results) -> Iterator[tuple[Group, bool]]:
     """Groups, and whether they fail; a group that does not has no result yet."""
     halves = (group[: len(group) // 2], group[len(group) // 2 :])
-    asked = [_group_to_run(half, group, results) for half in halves]
+    asked = [half if len(half) > 1 else () for half in halves]
+    for place, half in enumerate(halves):
+        if len(half) == 1:  # only together with a good host
+            passes = {host for run, passed in results.items() if passed for host in run}
+            good = sorted(passes - {*group})
+            ran = [host for host in good if frozenset((*half, host)) in results]
+            asked[place] = (*half, (ran or good)[0]) if good else ()
     if len(group) == 1 or not any(asked):
         yield group, True
         return
@@ -93,15 +99,6 @@ def _search(group: Group, results: Results) -> Iterator[tuple[Group, bool]]:
             yield from _search(half, results)
     if all(passed):
         yield from _together(*halves, results)
-
-
-def _group_to_run(half: Group, group: Group, results: Results) -> Group:
-    """The half, or its only host together with a good one; empty without such a host."""
-    if len(half) > 1:
-        return half
-    good = sorted({host for run, passed in results.items() if passed for host in run} - {*group})
-    ran = (host for host in good if frozenset((*half, host)) in results)
-    return (*half, next(ran, good[0])) if half and good else ()
 
 
 def _together(one: Group, other: Group, results: Results) -> Iterator[tuple[Group, bool]]:
@@ -226,15 +223,21 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
     all rails shows a rail that is slow as a whole.
     """
     by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
-    for each in results:
-        if each.share is not None:
-            for key in _keys(each):
-                by_key[key].append(each.share)
-    for shares in by_key.values():
-        shares.sort()
+    measured = [(each.share, each) for each in results if each.share is not None]
+    pairs = ((share, key) for share, each in measured for key in _keys(each))
+    for share, key in sorted(pairs, key=lambda pair: pair[0]):
+        by_key[key].append(share)
     found: dict[int, float | None] = {}
     for index, each in enumerate(results):
-        least = SLOW_TEST * max(_usual(by_key[key], each.share or 0.0) for key in _keys(each))
+        usual = 0.0
+        for shares in (by_key[key] for key in _keys(each)):
+            if len(shares) > FEWEST_SIBLINGS:
+                # The median of all others.
+                at, (left, odd) = bisect_left(shares, each.share or 0.0), divmod(len(shares) - 1, 2)
+                others = (left,) if odd else (left - 1, left)
+                middle = sum(shares[place + (place >= at)] for place in others) / len(others)
+                usual = max(usual, middle)
+        least = SLOW_TEST * usual
         if each.failed:
             found[index] = None
         elif each.share is not None and each.share < least:
@@ -245,16 +248,6 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
 def _keys(each: PairResult) -> tuple[tuple[object, ...], ...]:
     kind = (each.crosses, each.test, each.gpu_memory)
     return (kind, (*kind, each.rail))
-
-
-def _usual(shares: Sequence[float], own: float) -> float:
-    """The median of all others; 0 if they are too few."""
-    if len(shares) <= FEWEST_SIBLINGS:
-        return 0.0
-    at = bisect_left(shares, own)
-    left, odd = divmod(len(shares) - 1, 2)
-    others = (left,) if odd else (left - 1, left)
-    return sum(shares[place + (place >= at)] for place in others) / len(others)
 
 
 def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect, ...]:
@@ -270,8 +263,16 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
         near = {part for index in left for part in results[index].parts()}
         bad = {part: through[part] & left for part in near}
         right = {part: through[part] - all_bad for part in near}
-        odds = {part: _odds(part, len(bad[part]), len(right[part]), sizes) for part in near}
-        best = _choose({part: each for part, each in odds.items() if each > 0}, bad, right, marks)
+        odds: dict[Part, float] = {}
+        for part in near:
+            # Log odds that it is bad, not unlucky, less the cost of choosing it among its kind.
+            wrong, good = len(bad[part]), len(right[part])
+            share = min(wrong / (wrong + good), _ALWAYS)
+            gain = wrong * log(share / BY_CHANCE) + good * log((1 - share) / (1 - BY_CHANCE))
+            value = gain - log(sizes[part.kind]) - 1
+            if share >= KINDS[part.kind]["least"] and value > 0:
+                odds[part] = value
+        best = _choose(odds, bad, right, marks)
         if not best:
             break
         found.append(_suspect(best, through[best[0]], all_bad, marks, results))
@@ -282,15 +283,6 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
         step = f"run it again; pair {first.sender} and {first.receiver} with other hosts"
         found.append(Suspect(text=text, next_step=step))
     return tuple(found)
-
-
-def _odds(part: Part, bad: int, right: int, sizes: Mapping[str, int]) -> float:
-    """Log odds that the part is bad, not unlucky, less the cost of choosing it among its kind."""
-    share = min(bad / (bad + right), _ALWAYS)
-    if share < KINDS[part.kind]["least"]:
-        return 0.0
-    gain = bad * log(share / BY_CHANCE) + right * log((1 - share) / (1 - BY_CHANCE))
-    return gain - log(sizes[part.kind]) - 1
 
 
 def _choose(
@@ -320,8 +312,13 @@ def _suspect(
     marks: Marks,
     results: Sequence[PairResult],
 ) -> Suspect:
-    alike = [*dict.fromkeys(_by_counters(part, marks) for part in alike)]
-    ports = _ports([results[index] for index in seen])
+    parts: dict[Part, None] = {}
+    for part in alike:
+        counting = _marked_uplinks(part, marks)
+        # One uplink that counts errors is the culprit; three or more are a setting of their leaf.
+        leaf = Part("leaf", part.name) if len(counting) >= FEWEST_SIBLINGS else part
+        parts[counting[0] if len(counting) == 1 else leaf] = None
+    alike, ports = [*parts], _ports([results[index] for index in seen])
     names = [
         KINDS[part.kind]["label"].format(part.name) + ports.get(part, "")
         for part in alike[:_MOST_ALIKE]
@@ -337,14 +334,6 @@ def _suspect(
         f" of all others {len(all_bad - seen)} of {len(results) - len(seen)}{counted})",
         next_step=step,
     )
-
-
-def _by_counters(part: Part, marks: Marks) -> Part:
-    """One uplink that counts errors is the culprit; three or more are a setting of their leaf."""
-    ports = _marked_uplinks(part, marks)
-    if len(ports) == 1:
-        return ports[0]
-    return Part("leaf", part.name) if len(ports) >= FEWEST_SIBLINGS else part
 
 
 def _marked_uplinks(part: Part, marks: Marks) -> list[Part]:
@@ -396,16 +385,12 @@ def judge_pairs(
     ]
     if results and not bad and (said := next_collectives(probes, findings)):
         return slow, (*_misplugged(results), Suspect(text=said[0], next_step=said[1]))
-    return slow, find_suspects(results, _marks(probes, findings))
-
-
-def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict[Part, str]:
-    """Evidence against ports from counters, and against hosts from probes of a single host."""
+    # Evidence against hosts from probes of a single host, and against ports from counters.
     alone = {each.probe.name: each.probe.nodes[0] for each in probes if len(each.probe.nodes) == 1}
     marks = {
         Part("host", alone[found.subject]): f"{found.check}: {found.actual}"
-        for found in findings
-        if found.verdict == "failed" and found.subject in alone
+        for found in wrong
+        if found.subject in alone
     }
     for hop in (hop for item in probes for hop in item.hops if hop.discards or hop.errors):
         sender, _, receiver = hop.direction.partition(" -> ")
@@ -416,7 +401,7 @@ def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict
         errors = f"counted {', '.join(hop.errors)}, as with a bad cable"
         said = errors if hop.errors else "discarded packets, as with a wrong MTU or without PFC"
         marks[part] = f"{hop.place} {said}"
-    return marks
+    return slow, find_suspects(results, marks)
 
 
 def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: bool) -> PairResult:

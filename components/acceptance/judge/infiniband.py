@@ -19,10 +19,9 @@ from components.acceptance.logs.ib_facts import (
     Diagnosis,
     IbFacts,
     IbPort,
-    PathAnswer,
     SubnetManager,
 )
-from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit, PathAsk, RailLimit
+from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit, PathAsk
 
 FABRIC: Final = "fabric"
 """Subject of the rows about the whole fabric."""
@@ -54,9 +53,27 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
         asks = () if seen.why_nothing else limits.paths.get(host, ())
         own = (*_judge_host(host, seen, limits), *_judge_paths(host, facts, asks))
         found += (each.about(host) for each in own)
-    rails = (_judge_rail(facts, rail) for rail in limits.rails)
-    whole = (*rails, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits))
-    return [*found, *(each.about(FABRIC) for each in whole)]
+    for rail in limits.rails:
+        # One subnet manager must have set up all ports of a rail, in one subnet.
+        ports = {
+            host: port
+            for host, guid in rail.ports.items()
+            if host in facts
+            for port in facts[host].ports
+            if port.guid == guid
+        }
+        down = [host for host, port in ports.items() if port.state != ACTIVE]
+        unseen = sorted({*rail.ports} - {*ports})
+        subnets = {(port.prefix, port.sm_lid) for host, port in ports.items() if host not in down}
+        said = [f"{host} is not set up" for host in down]
+        said += [f"{host} was not seen" for host in unseen]
+        said += [f"{len(subnets)} subnets or managers"] if len(subnets) > 1 else []
+        verdict = "error" if unseen and not down else verdict_for(len(subnets) == 1 and not said)
+        actual, count = "; ".join(said) or "so they are", len(rail.ports)
+        whole = row("rail of adapters", verdict, actual, rail=rail.name, count=count)
+        found.append(whole.about(FABRIC))
+    rest = (*_judge_managers(facts, limits), *_judge_diagnosis(facts, limits))
+    return [*found, *(each.about(FABRIC) for each in rest)]
 
 
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
@@ -74,16 +91,25 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
     if seen.why_nothing:
         yield row("no ib answer", "error", seen.why_nothing)
         return
-    yield _judge_ports(seen.ports, limits)
+    down = [port for port in seen.ports if port.state != ACTIVE]
+    active = len(seen.ports) - len(down)
+    # The switch port at the other end of a dead cable, if the file names it.
+    far = {port.name: limits.cables.get(port.guid) for port in down if port.state == _DOWN}
+    cables = {name: f" (cable to {place})" for name, place in far.items() if place}
+    states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)
+    steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
+    step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
+    actual = f"{active} of {len(seen.ports)} active" + (f"; {states}" if states else "")
+    verdict = verdict_for(active >= limits.hcas)
+    yield row("ib ports", verdict, actual, count=limits.hcas, step=step)
     rates = {port.name: port.rate_gbit_s for port in seen.ports}
     verdict, actual = _on_every_port(rates, limits.rate_gbit_s)
     yield row("ib rate", verdict, actual, rate=limits.rate_gbit_s)
     mtus = {port.name: port.active_mtu_bytes for port in seen.ports}
     verdict, actual = _on_every_port(mtus, limits.mtu_bytes)
-    if None in mtus.values() or not mtus:
-        yield row("ib mtu unseen", "error", actual, mtu=limits.mtu_bytes)
-    else:
-        yield row("ib mtu", verdict, actual, mtu=limits.mtu_bytes)
+    dark = None in mtus.values() or not mtus
+    check, found = ("ib mtu unseen", "error") if dark else ("ib mtu", verdict)
+    yield row(check, found, actual, mtu=limits.mtu_bytes)
     for partition in limits.partitions:
         if partition.exclusive or host in partition.members:
             yield _judge_partition(host, seen.ports, partition)
@@ -94,20 +120,6 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
         yield row("unseen subnet manager", "error", seen.why_no_manager)
     else:
         yield row("silent subnet manager", "failed", seen.why_no_manager)
-
-
-def _judge_ports(ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    down = [port for port in ports if port.state != ACTIVE]
-    active = len(ports) - len(down)
-    # The switch port at the other end of a dead cable, if the file names it.
-    far = {port.name: limits.cables.get(port.guid) for port in down if port.state == _DOWN}
-    cables = {name: f" (cable to {place})" for name, place in far.items() if place}
-    states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)
-    steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
-    step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
-    actual = f"{active} of {len(ports)} active" + (f"; {states}" if states else "")
-    good = verdict_for(active >= limits.hcas)
-    return row("ib ports", good, actual, count=limits.hcas, step=step)
 
 
 def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[Verdict, str]:
@@ -124,18 +136,6 @@ def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[V
 def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionLimit) -> Finding:
     kind = partition.members.get(host)
     guids = partition.ports.get(host, tuple(port.guid for port in ports))
-    wrong = _wrong_keys(ports, guids, partition, kind)
-    which = "every port" if len(guids) == len(ports) else f"{len(guids)} of the ports"
-    which = "no port" if kind is None else f"{which}, {kind}{' or more' * (kind != 'full')}"
-    good = (bool(guids) or kind is None) and not wrong
-    actual = ", ".join(wrong) or ("none has it" if kind is None else "all have it")
-    values = {"name": partition.name, "key": f"0x{partition.pkey:04x}", "which": which}
-    return row("partition", verdict_for(good), actual, **values)
-
-
-def _wrong_keys(
-    ports: tuple[IbPort, ...], guids: tuple[str, ...], partition: PartitionLimit, kind: str | None
-) -> list[str]:
     wrong: list[str] = []
     by_guid = {port.guid: port for port in ports}
     for guid in guids:
@@ -154,32 +154,17 @@ def _wrong_keys(
             wrong.append(f"{port.name} is full")
     chosen = kind is not None and len(guids) < len(ports)
     outside = ports if partition.exclusive and chosen else ()
-    return wrong + [
+    wrong += [
         f"{port.name} has it, and is not a member"
         for port in outside
         if port.guid not in guids and partition.pkey in {key & ~FULL_MEMBER for key in port.pkeys}
     ]
-
-
-def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
-    """Require that one subnet manager has set up all ports of a rail, in one subnet."""
-    found = {
-        host: port
-        for host, guid in rail.ports.items()
-        if host in facts
-        for port in facts[host].ports
-        if port.guid == guid
-    }
-    down = [host for host, port in found.items() if port.state != ACTIVE]
-    subnets = {(port.prefix, port.sm_lid) for host, port in found.items() if host not in down}
-    unseen = sorted({*rail.ports} - {*found})
-    said = [f"{host} is not set up" for host in down]
-    said += [f"{host} was not seen" for host in unseen]
-    said += [f"{len(subnets)} subnets or managers"] if len(subnets) > 1 else []
-    good = verdict_for(len(subnets) == 1 and not said)
-    verdict: Verdict = "error" if unseen and not down else good
-    actual = "; ".join(said) or "so they are"
-    return row("rail of adapters", verdict, actual, rail=rail.name, count=len(rail.ports))
+    which = "every port" if len(guids) == len(ports) else f"{len(guids)} of the ports"
+    which = "no port" if kind is None else f"{which}, {kind}{' or more' * (kind != 'full')}"
+    good = (bool(guids) or kind is None) and not wrong
+    actual = ", ".join(wrong) or ("none has it" if kind is None else "all have it")
+    values = {"name": partition.name, "key": f"0x{partition.pkey:04x}", "which": which}
+    return row("partition", verdict_for(good), actual, **values)
 
 
 def _judge_paths(
@@ -195,24 +180,26 @@ def _judge_paths(
     for partition in dict.fromkeys(ask.partition for ask in asks):
         own = [ask for ask in asks if ask.partition == partition]
         ends = dict.fromkeys(guid for ask in own for guid in (ask.source, ask.target))
-        said = [_say(ask, facts[host].paths.get(ask.name)) for ask in own]
-        actual = ", ".join(text for _, text in said)
-        verdicts = {found for found, _ in said}
-        verdict: Verdict = "error" if "error" in verdicts else "passed"
-        verdict = "failed" if "failed" in verdicts else verdict
+        said: list[str] = []
+        verdicts: set[Verdict] = {"passed"}
+        for ask in own:
+            answer = facts[host].paths.get(ask.name)
+            if answer is None or answer.why_nothing:
+                why = (
+                    answer.why_nothing if answer else "not asked, since no subnet manager answered"
+                )
+                said.append(f"{ask.to}: {why}")
+                verdicts.add("error")
+            else:
+                said.append(f"{'a' if answer.found else 'no'} path to {ask.to}")
+                verdicts.add(verdict_for(answer.found == ask.wanted))
+        worst: tuple[Verdict, ...] = ("failed", "error", "passed")
+        verdict: Verdict = next(each for each in worst if each in verdicts)
+        actual = ", ".join(said)
         if lost := [down[guid] for guid in ends if guid in down]:
             verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
         paths = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in own)
         yield row("paths", verdict, actual, partition=partition, paths=paths)
-
-
-def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
-    if answer is None:
-        return "error", f"{ask.to}: not asked, since no subnet manager answered"
-    if answer.why_nothing:
-        return "error", f"{ask.to}: {answer.why_nothing}"
-    said = f"{'a' if answer.found else 'no'} path to {ask.to}"
-    return verdict_for(answer.found == ask.wanted), said
 
 
 def _show(manager: SubnetManager) -> str:

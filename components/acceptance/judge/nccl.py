@@ -86,26 +86,6 @@ class NcclAsked:
         )
 
 
-def _judge_ranks(log: NcclLog, wanted: Members) -> Finding:
-    hosts = frozenset(line.host for line in log.ranks)
-    count = len({line.rank for line in log.ranks}) or log.nranks or 0
-    right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
-    right = count == wanted.ranks and right_hosts
-    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({', '.join(sorted(hosts))})"
-    values = {"ranks": counted(wanted.ranks, "rank"), "hosts": counted(wanted.hosts, "host")}
-    return row("ranks", verdict_for(right), seen, **values)
-
-
-def _judge_rails(log: NcclLog, wanted: Members) -> Finding:
-    used = log.channels.devices_by_host
-    lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
-    actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-    verdict: Verdict = "error" if len(used) < wanted.hosts else "passed"
-    verdict = "failed" if lacking else verdict
-    values = {"where": ", ".join(lacking) or "all hosts", "count": str(wanted.devices)}
-    return row(wanted.what, verdict, actual or "no network channel", what=wanted.what, **values)
-
-
 def judge_framework(log: NcclLog | ParseProblem | None, asked: NcclAsked) -> Iterator[Finding]:
     """Judge the transport that NCCL reports, in a log of any program."""
     if not isinstance(log, NcclLog):
@@ -133,11 +113,24 @@ def _judge_all(log: NcclLog, asked: NcclAsked) -> Iterator[Finding]:
     members = asked.members
     yield nccl_findings.judge_completeness(log)
     if members:
-        yield _judge_ranks(log, members)
+        hosts = frozenset(line.host for line in log.ranks)
+        count = len({line.rank for line in log.ranks}) or log.nranks or 0
+        right_hosts = hosts == members.workers if members.workers else len(hosts) == members.hosts
+        verdict = verdict_for(count == members.ranks and right_hosts)
+        names = ", ".join(sorted(hosts))
+        actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({names})"
+        wanted = {"ranks": counted(members.ranks, "rank"), "hosts": counted(members.hosts, "host")}
+        yield row("ranks", verdict, actual, **wanted)
     yield nccl_findings.judge_correctness(log, must=asked.correct)
     yield from judge_framework(log, asked)
     if members and members.devices:
-        yield _judge_rails(log, members)
+        used = log.channels.devices_by_host
+        lacking = sorted(host for host, found in used.items() if len(found) < members.devices)
+        actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
+        unseen: Verdict = "error" if len(used) < members.hosts else "passed"
+        values = {"where": ", ".join(lacking) or "all hosts", "count": str(members.devices)}
+        yield row(members.what, "failed" if lacking else unseen, actual or "no network channel",
+                  what=members.what, **values)  # fmt: skip
     if asked.floor_gb_s is not None:
         yield nccl_findings.judge_busbw(log, asked.floor_gb_s, asked.floor_origin)
     if warnings := nccl_findings.judge_warnings(log):
@@ -145,27 +138,22 @@ def _judge_all(log: NcclLog, asked: NcclAsked) -> Iterator[Finding]:
 
 
 def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name."""
-    if len(log.runs) > 1 and _ran_together(log.runs):
-        count = sum(line.rank == 0 for run in log.runs for line in run.ranks)
+    """The findings of every run of a log, each under its own name.
+
+    One launch may have started several programs that did not find each other. Then each has a
+    single rank, or one prints its rank list before the tables of another.
+    """
+    ranks = [line.rank for run in log.runs for line in run.ranks]
+    waiting = [bool(run.ranks) and not run.rows for run in log.runs]
+    strangers = [bool(run.rows) and not run.ranks and run.sizes is None for run in log.runs]
+    apart = any(waiting) and any(strangers[waiting.index(True) :])
+    if len(log.runs) > 1 and (apart or (len(ranks) > 1 and not any(ranks))):
+        count = ranks.count(0)
         actual = f"{count} separate runs with a rank 0 each"
         why = "the binary was built without MPI, or the launcher is not its own"
         return [row("one nccl run", "failed", actual, why).about(subject)]
     runs = name_runs(log.runs, subject)
     return [found.about(name) for name, run in runs for found in judge_run(run, asked)]
-
-
-def _ran_together(runs: Sequence[NcclLog]) -> bool:
-    """Whether one launch started several programs that did not find each other.
-
-    Each program has a single rank, or one prints its rank list before the tables of another.
-    """
-    ranks = [line.rank for run in runs for line in run.ranks]
-    if len(ranks) > 1 and not any(ranks):
-        return True
-    waiting = [bool(run.ranks) and not run.rows for run in runs]
-    strangers = [bool(run.rows) and not run.ranks and run.sizes is None for run in runs]
-    return any(waiting) and any(strangers[waiting.index(True) :])
 
 
 def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:

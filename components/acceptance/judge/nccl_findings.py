@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -17,7 +17,7 @@ from components.acceptance.judge.nccl_ways import (
     way_of,
 )
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
-from components.acceptance.logs.log_model import HostNetwork, Measure, NcclLog, NcclRow, Sizes
+from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
 from components.acceptance.logs.nccl_table import bus_factor, families, rounding
 from components.core.plain_text import counted
 
@@ -53,34 +53,31 @@ def completeness_of(log: NcclLog) -> LogVerdict:
         return "error", f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
     if not log.rows:
         return "error", "no result row", "the log is cut, or the run hung or is still going on"
-    frame = _frame(log)
-    problem = next(_contradictions(log), None) if frame[0] == "passed" else None
-    return ("error", *problem) if problem else frame
+    rows, nranks, began = counted(len(log.rows), "row"), log.nranks or 0, log.init_complete
+    large = all((row.size_bytes or 0) >= LARGE_BYTES for row in log.rows)
+    checked = all(row.out_of_place.wrong is not None for row in log.rows)
+    verdict, what, detail = "passed", f"{rows} and the footer", ""
+    if log.program == "other":
+        what = f"{counted(len(log.rows), 'result')}, {log.destroy_complete} of {began}"
+        what, detail = f"{what} communicators ended", "not a log of nccl-tests"
+        if 1 < began < nranks or not 0 < began <= log.destroy_complete:
+            verdict, what = "error", "cut off: not all communicators ended"
+            detail = "count of 'Destroy COMPLETE'"
+    elif log.has_footer:
+        detail = f"{began} of {nranks} ranks say that they started" if 0 < began < nranks else ""
+    elif log.in_document and not log.has_preamble and large and checked:
+        # A quoted table lacks start and end, but its rows count and its values were checked.
+        what, detail = f"an excerpt with {rows}", "its start and end are not shown"
+    else:
+        verdict, what = "error", "cut off: the footer is missing"
+        detail = f"{rows} before the cut"
+    problem = next(_contradictions(log), None) if verdict == "passed" else None
+    return ("error", *problem) if problem else (verdict, what, detail)
 
 
 def is_alone(log: NcclLog) -> bool:
     """Whether a single rank took part: then no data was sent."""
     return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
-
-
-def _frame(log: NcclLog) -> LogVerdict:
-    rows = counted(len(log.rows), "row")
-    if log.program == "other":
-        missing = 1 < log.init_complete < (log.nranks or 0)
-        if missing or not 0 < log.init_complete <= log.destroy_complete:
-            return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
-        ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
-        return "passed", f"{counted(len(log.rows), 'result')}, {ended}", "not a log of nccl-tests"
-    if log.has_footer:
-        started = log.nranks is not None and 0 < log.init_complete < log.nranks
-        said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
-        return "passed", f"{rows} and the footer", said
-    # A quoted table lacks start and end, but its rows count and its values were checked.
-    large = all((row.size_bytes or 0) >= LARGE_BYTES for row in log.rows)
-    checked = all(row.out_of_place.wrong is not None for row in log.rows)
-    if log.in_document and not log.has_preamble and large and checked:
-        return "passed", f"an excerpt with {rows}", "its start and end are not shown"
-    return "error", "cut off: the footer is missing", f"{rows} before the cut"
 
 
 def _contradictions(log: NcclLog) -> Iterator[tuple[str, str]]:
@@ -94,12 +91,30 @@ def _contradictions(log: NcclLog) -> Iterator[tuple[str, str]]:
         yield f"{listed}, {log.nranks} by NCCL", "lines were lost"
     if log.program != "other":
         yield from _wrong_sizes(log)
-    yield from _wrong_ratios(log)
+    # Bus bandwidth over bandwidth must be the factor of the collective over these ranks.
+    ranks, names = count_ranks(log), families(log.collective)
+    shown = [(row, half) for row in log.rows for half in row.halves]
+    if ranks is None:
+        halves = [half for _, half in shown if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
+        least = max((_ratio(half, -1) for half in halves), default=0.0)
+        most = min((_ratio(half, +1) for half in halves), default=0.0)
+        if halves and not any(_fits_some_ranks(name, least, most) for name in names):
+            why = "rows were changed, or are of several runs"
+            yield "bus bandwidths that fit no number of ranks", why
+    else:
+        factors = [bus_factor(name, ranks) for name in names]
+        wrong = [[each for each in shown if not _is_ratio(each[1], factor)] for factor in factors]
+        if all(wrong):
+            row, half = wrong[0][0]
+            odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
+            known = " or ".join(f"{each:.4g}" for each in factors)
+            what = f"a bus bandwidth that contradicts its row: {odd_row}"
+            yield what, f"{ranks} ranks: factor {known}"
     # The footer's average is over all rows and both halves.
-    every = [half.busbw_gb_s for row in log.rows for half in row.halves]
-    mean, shown = sum(every) / len(every), log.average_busbw_gb_s
-    if shown is not None and abs(mean - shown) > _AVERAGE_SLACK_GB_S + 2e-5 * mean:
-        what = f"the footer's average is {shown:g} GB/s, that of the rows {mean:.5g}"
+    mean = sum(half.busbw_gb_s for _, half in shown) / len(shown)
+    average = log.average_busbw_gb_s
+    if average is not None and abs(mean - average) > _AVERAGE_SLACK_GB_S + 2e-5 * mean:
+        what = f"the footer's average is {average:g} GB/s, that of the rows {mean:.5g}"
         yield what, "a row was lost, or a number was changed"
 
 
@@ -107,30 +122,25 @@ def _wrong_sizes(log: NcclLog) -> Iterator[tuple[str, str]]:
     sizes = [row.size_bytes or 0 for row in log.rows]
     slack = _ALIGNMENT_BYTES * max(count_ranks(log) or 1, *(row.parts for row in log.rows))
     if log.sizes:
-        yield from _missing(sizes, [*_asked(log.sizes)], slack)
+        asked = [*_asked(log.sizes)]
+        # Each type, operation and cycle goes through all sizes.
+        for index, size in enumerate(sizes):
+            wanted = asked[index % len(asked)]
+            if not wanted - slack < size <= wanted:
+                yield f"the row of {wanted} B is missing", f"{size} B is in its place"
+        if len(sizes) % len(asked):
+            wanted = asked[len(sizes) % len(asked)]
+            yield f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
         return
-    sweeps: list[list[int]] = [[]]
-    for size in sizes:
-        if sweeps[-1] and size < sweeps[-1][-1]:
-            sweeps.append([])
-        sweeps[-1].append(size)
-    for sweep in sweeps:
+    starts = [at for at, (one, other) in enumerate(pairwise(sizes), 1) if other < one]
+    first = sizes[: starts[0]] if starts else sizes
+    for start, end in pairwise((0, *starts, len(sizes))):
+        sweep = sizes[start:end]
         if gap := _gap(sweep, slack):
             yield f"rows are missing: {gap}", "sizes grow by one step"
-        ends = abs(sweep[0] - sweeps[0][0]), abs(sweep[-1] - sweeps[0][-1])
-        if max(ends) > slack or len(sweep) != len(sweeps[0]):
+        ends = abs(sweep[0] - first[0]), abs(sweep[-1] - first[-1])
+        if max(ends) > slack or len(sweep) != len(first):
             yield f"sizes begin again at {sweep[0]} B", "and are not those of the first time"
-
-
-def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> Iterator[tuple[str, str]]:
-    """Each type, operation and cycle goes through all sizes."""
-    for index, size in enumerate(sizes):
-        wanted = asked[index % len(asked)]
-        if not wanted - slack < size <= wanted:
-            yield f"the row of {wanted} B is missing", f"{size} B is in its place"
-    if len(sizes) % len(asked):
-        wanted = asked[len(sizes) % len(asked)]
-        yield f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
 
 
 def _asked(sizes: Sizes) -> Iterator[int]:
@@ -164,28 +174,6 @@ def count_ranks(log: NcclLog) -> int | None:
     first = log.ranks[0].group if log.ranks else 0
     listed = sum(line.group == first for line in log.ranks)
     return listed or log.nranks
-
-
-def _wrong_ratios(log: NcclLog) -> Iterator[tuple[str, str]]:
-    """Bus bandwidth over bandwidth must be the factor of the collective over these ranks."""
-    ranks, names = count_ranks(log), families(log.collective)
-    shown = [(row, half) for row in log.rows for half in row.halves]
-    if ranks is None:
-        halves = [half for _, half in shown if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
-        least = max((_ratio(half, -1) for half in halves), default=0.0)
-        most = min((_ratio(half, +1) for half in halves), default=0.0)
-        if halves and not any(_fits_some_ranks(name, least, most) for name in names):
-            why = "rows were changed, or are of several runs"
-            yield "bus bandwidths that fit no number of ranks", why
-        return
-    factors = [bus_factor(name, ranks) for name in names]
-    wrong = [[each for each in shown if not _is_ratio(each[1], factor)] for factor in factors]
-    if all(wrong):
-        row, half = wrong[0][0]
-        odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
-        known = " or ".join(f"{each:.4g}" for each in factors)
-        what = f"a bus bandwidth that contradicts its row: {odd_row}"
-        yield what, f"{ranks} ranks: factor {known}"
 
 
 def _is_ratio(half: Measure, factor: float) -> bool:
@@ -410,15 +398,27 @@ def judge_topology(log: NcclLog, path: str) -> Finding:
 
 def judge_hcas(log: NcclLog, count: int, wanted: Sequence[str] = ()) -> Finding:
     """Do each host's channels use so many adapters, the wanted ones, with relaxed ordering?"""
-    used = [(host, in_use(log, host)) for host in log.hosts]
-    shown = [host.model_copy(update={"hcas": hcas}) if hcas else host for host, hcas in used]
-    problems = [text for host in shown if (text := _adapter_problem(host, count, wanted))]
-    unseen = [host.host or "a host" for host, hcas in used if not hcas and not log.in_document]
+    problems, unseen, lists = list[str](), list[str](), set[str]()
+    for host in log.hosts:
+        used, where = in_use(log, host), host.host or "a host"
+        devices = [hca.device for hca in used or host.hcas]
+        layers = {hca.link_layer for hca in used or host.hcas}
+        lists.add(", ".join(devices))
+        missing = [name for name in wanted if name not in devices]
+        if not used and not log.in_document:
+            unseen.append(f"no channel line shows the adapters of {where}")
+        if len(devices) != count:
+            problems.append(f"{len(devices)} on {where} ({', '.join(sorted({*devices}))})")
+        elif missing:
+            problems.append(f"{', '.join(missing)} is not used on {where}")
+        elif layers != {"IB"}:
+            problems.append(f"{' and '.join(sorted(layers))} on {where}")
+        elif not host.relaxed_ordering:
+            problems.append(f"no relaxed ordering on {where}")
     verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
     if unseen and verdict == "passed":
-        verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
+        verdict, problems = "error", unseen[:1]
     names = f" with {', '.join(wanted)}" if wanted else ""
-    lists = {", ".join(hca.device for hca in host.hcas) for host in shown}
     good = f"{count} on each of {counted(len(log.hosts), 'host')}: " + " | ".join(sorted(lists))
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
     return row("hcas", verdict, actual, count=count, names=names)
@@ -454,7 +454,16 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
     halves = [half for half in largest.halves if half.slowest_us]
     odd = [half for half in halves if (half.slowest_us or 0) > _SPIKE * half.time_us]
     odd += [half for half in halves if (half.varies_percent or 0) > _VARIES_PERCENT]
-    named = dict.fromkeys(text for half in halves for text in _apart(half.process_us, log))
+    named: dict[str, None] = {}
+    for times in (half.process_us for half in halves):
+        usual = median(times) if times else 0.0
+        ranks = log.ranks if len(log.ranks) == len(times) else ()
+        known = {line.rank: f" ({line.host})" for line in ranks}
+        for number, time in enumerate(times):
+            if abs(time - usual) > _APART * usual:
+                less = "more time" if time > usual else "less time, so the others waited for it"
+                name = f"process {number}{known.get(number, '')}"
+                named[f"{name} took {abs(time / usual - 1):.0%} {less}"] = None
     if not odd and not named:
         return []
     worst = max(odd or halves, key=lambda half: half.slowest_us or 0)
@@ -462,28 +471,3 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
     check, why = "named stragglers" if named else "stragglers", "; ".join(named)
     return [row(check, "failed", actual, why, spike=_SPIKE, varies=_VARIES_PERCENT)]
-
-
-def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
-    usual = median(process_us) if process_us else 0.0
-    ranks = log.ranks if len(log.ranks) == len(process_us) else ()
-    known = {line.rank: f" ({line.host})" for line in ranks}
-    for number, time in enumerate(process_us):
-        if abs(time - usual) > _APART * usual:
-            less = "more time" if time > usual else "less time, so the others waited for it"
-            name = f"process {number}{known.get(number, '')}"
-            yield f"{name} took {abs(time / usual - 1):.0%} {less}"
-
-
-def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> str:
-    where = host.host or "a host"
-    layers = {hca.link_layer for hca in host.hcas}
-    names = {hca.device for hca in host.hcas}
-    missing = [name for name in wanted if name not in names]
-    if len(host.hcas) != count:
-        return f"{len(host.hcas)} on {where} ({', '.join(sorted(names))})"
-    if missing:
-        return f"{', '.join(missing)} is not used on {where}"
-    if layers != {"IB"}:
-        return f"{' and '.join(sorted(layers))} on {where}"
-    return "" if host.relaxed_ordering else f"no relaxed ordering on {where}"

@@ -52,42 +52,33 @@ def way_of(name: str, providers: Sequence[str]) -> Way:
 def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     """Judge whether the data took the expected way; give a reason if the verdict needs one."""
     channels = log.channels
-    if channels.other:
-        return "error", f"channels over {', '.join(channels.other)}, which is not known"
     own = channels.net_total or channels.peer or channels.shared_memory
     ranks = [stranger for stranger in channels.strangers if stranger.startswith("rank ")]
-    if ranks or (channels.strangers and not own):
-        stranger = [*ranks, *channels.strangers][0]
-        return "error", f"channel lines of {stranger}, which the list of ranks does not have"
-    if not own:
-        return _without_channels(log, expect)
-    if expect == "nvlink":
-        return _over_nvlink(log)
-    if channels.net:
-        return _over_network(log, expect)
-    hosts = len({line.host for line in log.ranks})
-    is_one = max(hosts, log.nodes or 0) <= 1
-    return ("failed", "") if is_one else ("error", "no line shows a channel between hosts")
-
-
-def _over_network(log: NcclLog, expect: Literal["ib", "roce", "socket"]) -> tuple[Verdict, str]:
-    wanted = _WANTED[expect]
-    ways = {way_of(name, log.providers) for name in log.channels.net}
-    if ways - {wanted, "unknown"}:
-        return "failed", ""
-    if "unknown" in ways:
-        return "error", "no line says what this network sends over"
-    return ("passed", "") if wanted == "socket" else _link_layer(log, LAYERS[expect])
-
-
-def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
-    """Judge by `Using network`, which names the network for use between hosts, not the one used."""
-    ways = {way_of(name, log.providers) for name in log.networks}
-    if not ways:
-        return "error", "no transport line; run with NCCL_DEBUG=INFO"
-    if expect != "nvlink" and ways.isdisjoint({_WANTED[expect], "unknown"}):
-        return "failed", ""
-    return "error", "no channel line proves it; run with NCCL_DEBUG=INFO"
+    strangers = ranks or (() if own else channels.strangers)
+    # Without channel lines by `Using network`: the network for use between hosts, not the one used.
+    ways = {way_of(name, log.providers) for name in (channels.net if own else log.networks)}
+    known = {_WANTED.get(expect), "unknown"}
+    verdict, why = "error", ""
+    if channels.other:
+        why = f"channels over {', '.join(channels.other)}, which is not known"
+    elif strangers:
+        why = f"channel lines of {strangers[0]}, which the list of ranks does not have"
+    elif own and expect == "nvlink":
+        verdict, why = _over_nvlink(log)
+    elif own and not channels.net:
+        is_one = max(len({line.host for line in log.ranks}), log.nodes or 0) <= 1
+        verdict = "failed" if is_one else "error"
+        why = "" if is_one else "no line shows a channel between hosts"
+    elif not own and (expect == "nvlink" or not ways or ways & known):
+        lack = "channel line proves it" if ways else "transport line"
+        why = f"no {lack}; run with NCCL_DEBUG=INFO"
+    elif ways - known:
+        verdict = "failed"
+    elif "unknown" in ways:
+        why = "no line says what this network sends over"
+    else:
+        verdict, why = ("passed", "") if expect == "socket" else _link_layer(log, LAYERS[expect])
+    return verdict, why
 
 
 def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:

@@ -6,7 +6,7 @@ A probe between two idle nodes runs at full speed in the wrong class too; only t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -304,10 +304,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
     odd = [
-        wrong
-        for hop in hops
-        if hop.status in _READ
-        and (wrong := _wrong_class(where, hop, limits) or _amount(item, where, hop, limits))
+        wrong for hop in hops if hop.status in _READ and (wrong := _fault(item, where, hop, limits))
     ]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
@@ -357,26 +354,36 @@ def _together(hops: list[Hop]) -> Hop:
     )
 
 
-def _wrong_class(where: str, hop: Hop, limits: Limits) -> Finding | None:
-    right = _share(hop, limits) >= limits.class_fraction
-    if not hop.total_bytes or hop.status == "uncounted" or right:
-        return None
-    name, wanted = _class_of(hop, limits)
-    expected = f"{name} {wanted}"
-    size, in_class = hop.total_bytes - hop.bytes_by_class.get(wanted, 0), f"not in {expected}"
-    others = {key: n for key, n in hop.bytes_by_class.items() if key != wanted and n > 0}
-    if others:
-        top = max(others, key=lambda key: others[key])
-        size, in_class = others[top], f"in {name} {top}"
-    actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
-    why = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
-    values = {"where": where, "wanted": expected, "place": hop.place, "step": _class_step(hop)}
-    return row("wrong class", "failed", actual, why, **values)
+_CLASS_STEPS: Final = {
+    "_egress": "the priority to traffic class map of {device} differs",
+    "_ingress": "the trust of {place} is not L3, or its DSCP map differs: run pulumi up to repair"
+    " it",
+    "receiver_nic": "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp",
+    "sender_nic": "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's trust"
+    " is wrong: compare with the plan, then mlnx_qos",
+}
+"""The end of a hop's role to the step if the class is wrong there."""
 
 
-def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
+def _fault(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
+    """The wrong class or amount of a hop's bytes."""
     if hop.total_bytes is None:
         return None
+    right = _share(hop, limits) >= limits.class_fraction
+    if hop.total_bytes and hop.status != "uncounted" and not right:
+        name, wanted = _class_of(hop, limits)
+        expected = f"{name} {wanted}"
+        size, in_class = hop.total_bytes - hop.bytes_by_class.get(wanted, 0), f"not in {expected}"
+        others = {key: n for key, n in hop.bytes_by_class.items() if key != wanted and n > 0}
+        if others:
+            top = max(others, key=lambda key: others[key])
+            size, in_class = others[top], f"in {name} {top}"
+        actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
+        why = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
+        step = next(text for role, text in _CLASS_STEPS.items() if hop.role.endswith(role))
+        step = step.format(device=hop.device, place=hop.place)
+        values = {"where": where, "wanted": expected, "place": hop.place, "step": step}
+        return row("wrong class", "failed", actual, why, **values)
     sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
     mtus = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name == hop.rail]
     seen = [item.perftest.mtu_bytes] if item.perftest and item.perftest.mtu_bytes else []
@@ -414,18 +421,6 @@ def _share(hop: Hop, limits: Limits) -> float:
     return hop.bytes_by_class.get(wanted, 0) / hop.total_bytes if hop.total_bytes else 0.0
 
 
-def _class_step(hop: Hop) -> str:
-    if hop.role.endswith("_egress"):
-        return f"the priority to traffic class map of {hop.device} differs"
-    if hop.role.endswith("_ingress"):
-        why = f"the trust of {hop.place} is not L3, or its DSCP map differs"
-        return f"{why}: run pulumi up to repair it"
-    if hop.role == "receiver_nic":
-        return "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp"
-    why = "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's trust is wrong"
-    return f"{why}: compare with the plan, then mlnx_qos"
-
-
 def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[ProbeEvidence]:
     """Split the bytes of shared ports among the probes of a round.
 
@@ -440,13 +435,36 @@ def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[Pr
                 key = (item.round, hop.device, hop.interface, hop.role)
                 sums.setdefault(key, Counter()).update(_own(item, hop.direction, limits))
     for item in probes:
-        hops = tuple(
-            _part(hop, _own(item, hop.direction, limits), sums[key], limits)
-            if (key := (item.round, hop.device, hop.interface, hop.role)) in sums and hop.shared
-            else hop
-            for hop in item.hops
-        )
-        yield item.model_copy(update={"hops": hops}) if any(h.shared for h in hops) else item
+        hops = [*item.hops]
+        for place, hop in enumerate(hops):
+            if not hop.shared:
+                continue
+            together = sums[item.round, hop.device, hop.interface, hop.role]
+            own, (_, wanted) = _own(item, hop.direction, limits), _class_of(hop, limits)
+            share, known = (
+                size / (together["bytes"] or 1) for size in (own["bytes"], together["stray"])
+            )
+            counted = {
+                name: ceil(value * share)
+                for name, *_ in _LOSSES
+                if (value := getattr(hop, name)) is not None
+            }
+            total = round((hop.total_bytes or 0) * share)
+            stray = max(1 - _share(hop, limits) - known, 0.0) + own["stray"] / (own["bytes"] or 1)
+            others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}
+            wrong = min(round(total * stray), total) if others and total else 0
+            classes = {wanted: total}
+            if others:
+                largest = max(others, key=lambda key: others[key])
+                classes = {wanted: total - wrong, largest: wrong}
+            part = f"{hop.interface} (its part among {hop.shared} probes)"
+            update = {
+                "interface": hop.interface if limits.priority is None else part,
+                "total_bytes": None if hop.total_bytes is None else total,
+                "bytes_by_class": classes if hop.bytes_by_class else {},
+            }
+            hops[place] = hop.model_copy(update=counted | update)
+        yield item.model_copy(update={"hops": tuple(hops)})
 
 
 def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
@@ -455,27 +473,3 @@ def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
     own = next((hop for hop in alone if hop.status == "observed"), None)
     total = (own.total_bytes if own else 0) or sent_bytes(item).most
     return {"bytes": total, "stray": round(total * (1 - _share(own, limits))) if own else 0}
-
-
-def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits: Limits) -> Hop:
-    share = own["bytes"] / (together["bytes"] or 1)
-    _, wanted = _class_of(hop, limits)
-    others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}
-    known = together["stray"] / (together["bytes"] or 1)
-    stray = max(1 - _share(hop, limits) - known, 0.0) + own["stray"] / (own["bytes"] or 1)
-    total = round((hop.total_bytes or 0) * share)
-    wrong = min(round(total * stray), total) if others and total else 0
-    counted = {
-        name: ceil(value * share)
-        for name, *_ in _LOSSES
-        if (value := getattr(hop, name)) is not None
-    }
-    largest = max(others, key=lambda key: others[key], default=wanted)
-    classes = {wanted: total - wrong, largest: wrong} if largest != wanted else {wanted: total}
-    part = f"{hop.interface} (its part among {hop.shared} probes)"
-    update = {
-        "interface": hop.interface if limits.priority is None else part,
-        "total_bytes": None if hop.total_bytes is None else total,
-        "bytes_by_class": classes if hop.bytes_by_class else {},
-    }
-    return hop.model_copy(update=counted | update)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
@@ -78,8 +78,19 @@ def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
     """Require each end's own GID over Ethernet; on a planned rail, one of the rail's addresses."""
     if log.link_type != "Ethernet" or not log.gids:
         return row("gid unseen", "skipped", "not shown")
-    verdict, actual, step = "failed", log.gids[0], ""
-    foreign = next(_foreign_gids(log.gids, rail), "")
+    verdict, actual, step, foreign = "failed", log.gids[0], "", ""
+    networks = [ip_network(each) for each in rail.networks] if rail else []
+    for gid in log.gids if networks else ():
+        # perftest prints the 16 bytes of an address as decimal numbers.
+        parts = gid.split(":")
+        values = [int(part, 10 if all(map(str.isdecimal, parts)) else 16) for part in parts]
+        found = IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
+        four = found.ipv4_mapped if found else None
+        if four is None or not any(four in network for network in networks):
+            what = "link-local" if found and found.is_link_local else "of another network"
+            what += f"; the rail has {', '.join(map(str, networks))}"
+            foreign = f"{four or found or gid}, {what}"
+            break
     if any(not gid.strip("0:") for gid in log.gids):
         actual = "a GID of zeros"
         step = "the interface lacks an address on that rail, or -x is wrong"
@@ -96,66 +107,33 @@ def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
     return row("gid", verdict, actual, of=of, step=step)
 
 
-def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
-    networks = [ip_network(each) for each in rail.networks] if rail else []
-    for gid in gids if networks else ():
-        # perftest prints the 16 bytes of an address as decimal numbers.
-        parts = gid.split(":")
-        base = 10 if all(part.isdecimal() for part in parts) else 16
-        values = [int(part, base) for part in parts]
-        found = IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
-        four = found.ipv4_mapped if found else None
-        if four is None or not any(four in network for network in networks):
-            what = "link-local" if found and found.is_link_local else "of another network"
-            yield f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
-
-
-def _judge_setup(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
-    # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
-    # calls it `mlx5_bond_0` (mlx5_ib, main.c).
-    rail = asked.rail
-    bond = rail and "bond" in log.device and log.device not in rail.devices
-    if rail and log.device and (bond or rail.devices):
-        actual = f"{log.device}, a bond of ports" if bond else log.device
-        verdict = verdict_for(log.device in rail.devices)
-        values = {"rail": rail.name, "devices": ", ".join(rail.devices) or "one port"}
-        yield row("bond" if bond else "device", verdict, actual, **values)
-    if asked.mtu_bytes is not None:
-        seen = log.mtu_bytes
-        verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
-        actual = "not shown" if seen is None else str(seen)
-        yield row("mtu", verdict, actual, mtu=asked.mtu_bytes)
-
-
 def judge_link(log: PerftestLog, expect: PerftestLink) -> Finding:
     """Judge whether it is InfiniBand or RoCE, as expected; iWARP shows an Ethernet link too."""
-    wanted, seen = LINK_TYPES[expect], log.link_type
-    no_rdma, what = _no_rdma(log)
-    doubt = ""
-    if not log.transport_type:
-        doubt = "no line 'Transport type' says that it is not iWARP"
-    elif log.has_no_lid and not log.gids and wanted == LINK_TYPES["ib"]:
-        doubt = "a port lacks a LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
-    elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
-        doubt = "no line 'Connection type' says that it is not raw Ethernet"
-    verdict, actual, detail = "error" if doubt else "passed", seen, doubt
+    wanted, seen, transport = LINK_TYPES[expect], log.link_type, log.transport_type
+    shown = log.connection_type or log.test.startswith(_NEVER_RAW)
+    verdict, actual, detail = "failed", log.connection_type, ""
     if not seen:
-        verdict, actual, detail = "error", "not shown", ""
-    elif no_rdma or seen != wanted:
-        verdict, actual, detail = "failed", no_rdma or seen, what
+        verdict, actual = "error", "not shown"
+    elif log.connection_type == "SRD":
+        detail = "Amazon's EFA, whose link type is printed as IB"
+    elif log.connection_type not in ("", *_RDMA):
+        detail = "packets of raw Ethernet, or a connection without RDMA"
+    elif transport not in ("IB", ""):
+        actual = {"IW": "iWARP"}.get(transport, transport)
+        detail = "the transport is neither InfiniBand nor RoCE"
+    elif seen != wanted:
+        actual = seen
+    else:
+        doubts = {
+            "no line 'Transport type' says that it is not iWARP": not transport,
+            "a port lacks a LID: --force-link shows Ethernet as IB, and ibv_devinfo tells": (
+                log.has_no_lid and not log.gids and wanted == LINK_TYPES["ib"]
+            ),
+            "no line 'Connection type' says that it is not raw Ethernet": not shown,
+        }
+        actual, detail = seen, next((text for text, holds in doubts.items() if holds), "")
+        verdict = "error" if detail else "passed"
     return row("link", verdict, actual, detail, wanted=wanted)
-
-
-def _no_rdma(log: PerftestLog) -> tuple[str, str]:
-    """The transport, if it is neither InfiniBand nor RoCE, and how the log shows it."""
-    if log.connection_type == "SRD":
-        return "SRD", "Amazon's EFA, whose link type is printed as IB"
-    if log.connection_type not in ("", *_RDMA):
-        return log.connection_type, "packets of raw Ethernet, or a connection without RDMA"
-    if log.transport_type not in ("IB", ""):
-        name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
-        return name, "the transport is neither InfiniBand nor RoCE"
-    return "", ""
 
 
 def judge_average(log: PerftestLog, floor_gbit_s: float, origin: str) -> Finding:
@@ -179,10 +157,23 @@ def judge_average(log: PerftestLog, floor_gbit_s: float, origin: str) -> Finding
     return row(check, verdict, actual, why, floor=floor_gbit_s)
 
 
-def _judge_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
+def _judge_setup_and_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
+    # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
+    # calls it `mlx5_bond_0` (mlx5_ib, main.c).
+    rail = asked.rail
+    bond = rail and "bond" in log.device and log.device not in rail.devices
+    if rail and log.device and (bond or rail.devices):
+        actual = f"{log.device}, a bond of ports" if bond else log.device
+        verdict = verdict_for(log.device in rail.devices)
+        values = {"rail": rail.name, "devices": ", ".join(rail.devices) or "one port"}
+        yield row("bond" if bond else "device", verdict, actual, **values)
+    if asked.mtu_bytes is not None:
+        seen = log.mtu_bytes
+        verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
+        actual = "not shown" if seen is None else str(seen)
+        yield row("mtu", verdict, actual, mtu=asked.mtu_bytes)
     if asked.floor_gbit_s is not None:
         yield judge_average(log, asked.floor_gbit_s, asked.floor_origin)
-    rail = asked.rail
     rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
     if rail and rate and most > rate:  # the data took another way
@@ -244,8 +235,7 @@ def judge_perftest_run(log: PerftestLog, asked: PerftestAsked) -> list[Finding]:
         completeness,
         *([judge_link(log, asked.link)] if asked.link else ()),
         judge_gid(log, asked.rail),
-        *_judge_setup(log, asked),
-        *_judge_speed(log, asked),
+        *_judge_setup_and_speed(log, asked),
         *_judge_times(log, asked),
     ]
 

@@ -16,7 +16,6 @@ from typing import Final
 from components.acceptance.evidence import (
     Evidence,
     ForeignSettingSeen,
-    Hop,
     Limits,
     Probe,
     ProbeEvidence,
@@ -152,29 +151,26 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         limits = limits.model_copy(update={"hcas": 1})
         both = has_two_directions(item.probe)
         hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
-    return [
-        _judge_direction(item, way, list(group), limits)
-        for way, group in groupby(hops, key=lambda hop: hop.direction)
-    ]
-
-
-def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
-    wanted = sent_bytes(item, back=sends_back(item.probe, where))
-    if all(hop.status == "no_login" for hop in hops):
-        return row("dark adapters", "skipped", DARK, where=where)
-    blind = next((hop for hop in hops if hop.status != "observed"), None)
-    if blind is not None:
-        why = f"{blind.device}: {blind.detail or _UNSEEN}"
-        return row("unread adapters", "error", _UNSEEN, why, where=where)
-    total = sum(hop.total_bytes or 0 for hop in hops)
-    share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
-    busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
-    verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
-    lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
-    actual = f"{show_size(total)} through {len(busy)}"
-    why = f"adapters without their share: {lazy}" if lazy and verdict != "passed" else ""
-    values = {"where": where, "sent": wanted.text, "count": str(limits.hcas)}
-    return row("adapter counters", verdict, actual, why, **values)
+    found: list[Finding] = []
+    for where, group in groupby(hops, key=lambda hop: hop.direction):
+        own = list(group)
+        if all(hop.status == "no_login" for hop in own):
+            found.append(row("dark adapters", "skipped", DARK, where=where))
+        elif blind := next((hop for hop in own if hop.status != "observed"), None):
+            why = f"{blind.device}: {blind.detail or _UNSEEN}"
+            found.append(row("unread adapters", "error", _UNSEEN, why, where=where))
+        else:
+            wanted = sent_bytes(item, back=sends_back(item.probe, where))
+            total = sum(hop.total_bytes or 0 for hop in own)
+            share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
+            busy = [hop for hop in own if (hop.total_bytes or 0) >= max(share, 1)]
+            verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
+            lazy = ", ".join(hop.interface for hop in own if hop not in busy)
+            actual = f"{show_size(total)} through {len(busy)}"
+            why = f"adapters without their share: {lazy}" if lazy and verdict != "passed" else ""
+            values = {"where": where, "sent": wanted.text, "count": str(limits.hcas)}
+            found.append(row("adapter counters", verdict, actual, why, **values))
+    return found
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -243,7 +239,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warned = judge_losses(item, expected.priority, expected.losses)
         warned += warn_pauses(item, expected) + warn_nccl(item, expected) + warn_spread(item)
         warnings += (each.about(item.probe.name) for each in warned)
-    skipped = (each.detail for each in evidence.probes if each.outcome == "skipped")
+    skipped = [each.detail for each in evidence.probes if each.outcome == "skipped"]
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
     findings += _judge_nodes(evidence, {} if never_asked else expected.allocatable)
     if not never_asked:
@@ -258,24 +254,18 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     causes, harmless = judge_causes(evidence, findings)
     findings += causes
     warnings += harmless
+    verdict = overall_verdict(findings)
+    if verdict == "passed" and skipped:  # the site stays unproven
+        verdict = "skipped"
+    elif verdict == "skipped" and not skipped:  # no probe was planned
+        verdict = "error"
     return Report(
-        verdict=_verdict_of(evidence, findings),
+        verdict=verdict,
         findings=tuple(findings),
         warnings=tuple(warnings),
         suspects=suspects,
         evidence=evidence,
     )
-
-
-def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """Some probes that did not run leave the site unproven, even if all others passed.
-
-    A site without a planned probe is an error.
-    """
-    verdict = overall_verdict(findings)
-    if not any(item.outcome == "skipped" for item in evidence.probes):
-        return "error" if verdict == "skipped" else verdict
-    return "skipped" if verdict == "passed" else verdict
 
 
 def _judge_nodes(
@@ -300,30 +290,31 @@ def _amounts(resources: Mapping[str, int]) -> str:
 
 def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
-    name = item.probe.name
-    return [each if each.subject else each.about(name) for each in _findings_of(item, limits)]
-
-
-def _findings_of(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    ran = _judge_run(item)
+    name, ran = item.probe.name, _judge_run(item)
     if item.probe.refused and ran.verdict != "skipped":
-        return [_judge_refused(item, ran)]
+        return [_judge_refused(item, ran).about(name)]
     if ran.verdict != "passed":
         if where := ", ".join(sorted({hop.place for hop in item.hops if hop.discards})):
             why, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
             ran = ran.model_copy(update={"detail": f"{why}; {ran.detail}", "next_step": step})
-        failed = name_paused(ran, item, limits)
         seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
-        return [failed, *seen, *judge_storms(item, limits), *fail_losses(item, limits)]
-    found = _judge_log(item, limits)
-    if found is None:
-        problem = item.problem.what if item.problem else "no log was kept"
-        return [row("no log", "error", problem, kind=item.probe.kind)]
-    found = [ran, *_judge_duration(item), *(name_paused(each, item, limits) for each in found)]
-    if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
-        judge_way = judge_fabric if limits.transport == "ib" else judge_path
-        found += judge_way(item, limits)
-    return [*found, *judge_storms(item, limits), *fail_losses(item, limits)]
+        found = [name_paused(ran, item, limits), *seen]
+    else:
+        judged = _judge_log(item, limits)
+        if judged is None:
+            problem = item.problem.what if item.problem else "no log was kept"
+            return [row("no log", "error", problem, kind=item.probe.kind).about(name)]
+        found, claimed = [ran], claimed_s(item)
+        # A table whose rows took longer than the job comes from another run; both are rounded.
+        if item.duration_s and claimed > item.duration_s * 1.01 + 0.1:
+            took, seconds = f"its rows took {claimed:.1f} s", item.duration_s
+            found.append(row("duration", "failed", took, seconds=seconds))
+        found += (name_paused(each, item, limits) for each in judged)
+        if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
+            judge_way = judge_fabric if limits.transport == "ib" else judge_path
+            found += judge_way(item, limits)
+    found += judge_storms(item, limits) + fail_losses(item, limits)
+    return [each if each.subject else each.about(name) for each in found]
 
 
 _SEPARATE: Final = "look at the VLANs of both ports, and for a router between the two subnets"
@@ -344,14 +335,6 @@ def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
     else:
         verdict, actual, step, why = "error", ran.actual, ran.next_step, ran.detail
     return row("separation", verdict, actual, why, one=one, other=other, step=step)
-
-
-def _judge_duration(item: ProbeEvidence) -> list[Finding]:
-    """A table whose rows took longer than the job comes from another run."""
-    claimed = claimed_s(item)
-    if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
-        return []
-    return [row("duration", "failed", f"its rows took {claimed:.1f} s", seconds=item.duration_s)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
