@@ -181,11 +181,18 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
             for wanted, actual, step in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
-    releases = dict.fromkeys(f"NCCL {release}" for release in log.nccl.values() if release)
-    versions = ", ".join([*([log.mpirun_version] if log.mpirun_version else []), *releases])
-    actual = f"has {', '.join(has)}" + (f" ({versions})" if versions else "")
-    doubts = "; ".join(_nccl_doubts(item.probe, log))
-    return [row("whole image", "passed", actual, doubts, image=image)]
+    versions = {log.mpirun_version: None} if log.mpirun_version else {}
+    doubts, least = list[str](), item.probe.nccl_least
+    for program, release in log.nccl.items():
+        if release:
+            versions[f"NCCL {release}"] = None
+        elif least:
+            why = f"macvlan pods on shared cards need {least} (NVIDIA/nccl#1573)"
+            doubts.append(f"the look found no release of the NCCL of {program}; {why}")
+        if release and release == item.probe.nccl_suspect:
+            doubts.append(f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)")
+    actual = f"has {', '.join(has)}" + (f" ({', '.join(versions)})" if versions else "")
+    return [row("whole image", "passed", actual, "; ".join(doubts), image=image)]
 
 
 MissingPart = tuple[str, str, str]
@@ -204,36 +211,38 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
     if log.uid != "0":
         has = f"runs as user {log.uid or 'unknown'}"
         yield "root", has, f"remove USER from the image: {_CONTRACT}"
-    yield from _mpi_lacks(log)
-    yield from _nccl_lacks(item.probe, log)
+    yield from _mpi_and_nccl_lacks(item.probe, log)
     for missing in log.missing:
         program, _, library = missing.partition(" ")
         step = "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image"
         has = f"lacks {library}, which {program} is linked with"
         yield f"{library} for {program}", has, step
-    if SSHD in item.probe.programs:
-        yield from _login_lacks(log)
+    login = log.login if SSHD in item.probe.programs else ""
+    if login and login != "ok":
+        said = next((line for line in log.said if line), "it said nothing")
+        more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")
+        because = f"{said}; {more}" if more and more != said else said
+        step = f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})"
+        yield "root to log in over SSH by key", f"lets no login in: {because}", step
+    elif login and log.home != "/root":
+        home = log.home or "no folder"
+        has = f"has {home} as home of root, and the key is mounted at /root/.ssh"
+        yield "/root as home of root", has, "give root the home /root in /etc/passwd"
 
 
-def _mpi_lacks(log: ImageLog) -> Iterator[MissingPart]:
-    for program, word in log.mpi.items():
-        if word == "no":
-            has = f"has {program} without MPI: each rank would run as a separate job"
-            yield f"{program} built with MPI=1", has, f"build nccl-tests with MPI=1: {_CONTRACT}"
+def _mpi_and_nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
+    for program in (name for name, word in log.mpi.items() if word == "no"):
+        has = f"has {program} without MPI: each rank would run as a separate job"
+        yield f"{program} built with MPI=1", has, f"build nccl-tests with MPI=1: {_CONTRACT}"
     mpirun = next((path for name, path in log.programs.items() if name.endswith("mpirun")), "")
-    if not mpirun:
-        return
-    if not any(name in log.mpirun_version for name in _MPIS):
+    if mpirun and not any(name in log.mpirun_version for name in _MPIS):
         has = f"has another mpirun: {log.mpirun_version or 'it prints no version'}"
         yield "mpirun of Open MPI", has, "name Open MPI's in jobs.programs.mpirun"
-    elif not log.daemon:
+    elif mpirun and not log.daemon:
         has = f"has neither orted nor prted in {mpirun.rpartition('/')[0]}"
         step = "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun"
         yield "orted or prted next to mpirun", has, step
-
-
-def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
-    """Find each NCCL that is too old for the site's pods; an unknown release is only a doubt."""
+    # An NCCL of unknown release is only a doubt.
     least = probe.nccl_least
     for program, release in log.nccl.items():
         if not least or not release or parse_numbers(release) >= parse_numbers(least):
@@ -244,28 +253,6 @@ def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
         fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"
         has = f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}"
         yield f"NCCL {least} or newer for {program}", has, step
-
-
-def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
-    for program, release in log.nccl.items():
-        if probe.nccl_least and not release:
-            why = f"macvlan pods on shared cards need {probe.nccl_least} (NVIDIA/nccl#1573)"
-            yield f"the look found no release of the NCCL of {program}; {why}"
-        if release and release == probe.nccl_suspect:
-            yield f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)"
-
-
-def _login_lacks(log: ImageLog) -> Iterator[MissingPart]:
-    if log.login and log.login != "ok":
-        said = next((line for line in log.said if line), "it said nothing")
-        more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")
-        because = f"{said}; {more}" if more and more != said else said
-        step = f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})"
-        yield "root to log in over SSH by key", f"lets no login in: {because}", step
-    elif log.login and log.home != "/root":
-        home = log.home or "no folder"
-        has = f"has {home} as home of root, and the key is mounted at /root/.ssh"
-        yield "/root as home of root", has, "give root the home /root in /etc/passwd"
 
 
 SLOWED: Final[Mapping[int, str]] = {
@@ -284,6 +271,8 @@ has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-he
 0e0a1ac); the rest is left for slower hosts."""
 _FEWEST: Final = 3
 """The fewest GPUs whose median shows a slow one."""
+_GOOD: Final = ("pass", "skip", "not run")
+"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
 
 
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
@@ -294,30 +283,31 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
             links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
     # The least that all NVLinks of one GPU carry at the speed of its fastest link.
     gbyte_s = min((max(rates) * len(rates) for rates in links.values()), default=0.0)
-    load = [] if item.nccl is None else judge_load(item, item.nccl, gbyte_s)
-    rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
-    if log.exit_code:
-        rows.append(row("load", "failed", f"it ended with {log.exit_code}"))
-    return load + rows
-
-
-def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
-    before, after = log.of("before"), log.of("after")
+    found = [] if item.nccl is None else judge_load(item, item.nccl, gbyte_s)
+    before, after, gpus = log.of("before"), log.of("after"), item.probe.ranks
+    said = "; ".join(log.said[:3])
     if not before or not before[0].gpus:
-        said = "; ".join(log.said[:3]) or f"absent from the image: {', '.join(log.absent)}"
-        yield row("gpus unseen", "failed" if log.said else "error", said, count=gpus)
-        return
-    counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
-    right = counts == [gpus] and bool(after) and log.complete
-    lacks = "" if log.complete else ", and the log is cut off"
-    shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
-    yield row("gpus", verdict_for(right), shown, count=gpus)
-    yield _memory_row(before[-1], (after or before)[-1])
-    yield _link_row(log)
-    yield _clock_row(log)
-    yield from _nvlink_rows(before[-1], (after or before)[-1])
-    if log.said:
-        yield row("gpu texts", "skipped", "; ".join(log.said[:3]))
+        said = said or f"absent from the image: {', '.join(log.absent)}"
+        found.append(row("gpus unseen", "failed" if log.said else "error", said, count=gpus))
+    else:
+        counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
+        right = verdict_for(counts == [gpus] and bool(after) and log.complete)
+        lacks = "" if log.complete else ", and the log is cut off"
+        lacks = lacks if after else ", and no look after the load"
+        found.append(row("gpus", right, " and ".join(map(str, counts)) + lacks, count=gpus))
+        ends = before[-1], (after or before)[-1]
+        found += [_memory_row(*ends), _link_row(log), _clock_row(log), *_nvlink_rows(*ends)]
+        found += [row("gpu texts", "skipped", said)] if log.said else []
+    found += _copy_rows(log)
+    if log.diagnosed:
+        tests = [(f"{test} of GPU {gpu}: {word}", word) for test, gpu, word in log.diagnosed]
+        wrong = [text for text, word in tests if word not in _GOOD]
+        passed = sum(word == "pass" for _, word in tests)
+        shown = "; ".join(wrong) or f"{passed} of {len(tests)} passed, the others were skipped"
+        found.append(row("dcgm", verdict_for(not wrong and passed > 0), shown))
+    if log.exit_code:
+        found.append(row("load", "failed", f"it ended with {log.exit_code}"))
+    return found
 
 
 def _name(gpu: GpuLook) -> str:
@@ -426,37 +416,33 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
         yield row("gpu copies", "skipped", f"not proven: {why}")
         return
     gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
+    # 0 if the driver hides a link: then only the comparison with siblings counts.
+    lanes = (
+        PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0) * (gpu.pcie_width_max or 0)
+        for gpu in gpus.values()
+    )
+    least = PCIE_FRACTION * min(lanes, default=0.0)
     for test in log.bandwidths:
-        yield _copy_row(test, _LABELS.get(test.name, test.name), gpus)
-
-
-def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
-    if test.status == "Waived":
-        why = "nvbandwidth: it does not apply to this node"
-        return row("copy waived", "skipped", why, label=label)
-    cells = {
-        _place(test, line, column): value
-        for line, values in enumerate(test.gbyte_s)
-        for column, value in enumerate(values)
-        if value is not None
-    }
-    if test.status != "Passed" or not cells:
-        actual = "no number" if test.status == "Passed" else test.status or "nothing"
-        return row("copy failed", "failed", actual, label=label)
-    slow = [text for alike in _alike(test) for text in below_siblings(alike)]
-    floor = 0.0
-    if len(test.gbyte_s) == 1:
-        # 0 if the driver hides its link: then only the comparison with siblings counts.
-        lanes = (
-            PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0) * (gpu.pcie_width_max or 0)
-            for gpu in gpus.values()
-        )
-        floor = PCIE_FRACTION * min(lanes, default=0.0)
-        slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
-    asked = f"at least {floor:.1f} GB/s, " if floor else ""
-    low, high = min(cells.values()), max(cells.values())
-    good = f"{low:.1f} to {high:.1f} GB/s"
-    return row_of("copy", [*dict.fromkeys(slow)], good, label=label, asked=asked)
+        label = _LABELS.get(test.name, test.name)
+        cells = {
+            _place(test, line, column): value
+            for line, values in enumerate(test.gbyte_s)
+            for column, value in enumerate(values)
+            if value is not None
+        }
+        if test.status == "Waived":
+            why = "nvbandwidth: it does not apply to this node"
+            yield row("copy waived", "skipped", why, label=label)
+        elif test.status != "Passed" or not cells:
+            actual = "no number" if test.status == "Passed" else test.status or "nothing"
+            yield row("copy failed", "failed", actual, label=label)
+        else:
+            floor = least if len(test.gbyte_s) == 1 else 0.0
+            slow = [text for alike in _alike(test) for text in below_siblings(alike)]
+            slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
+            asked = f"at least {floor:.1f} GB/s, " if floor else ""
+            good = f"{min(cells.values()):.1f} to {max(cells.values()):.1f} GB/s"
+            yield row_of("copy", [*dict.fromkeys(slow)], good, label=label, asked=asked)
 
 
 def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
@@ -476,20 +462,3 @@ def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
 
 def _place(test: Bandwidths, row: int, column: int) -> str:
     return f"GPU {column}" if len(test.gbyte_s) == 1 else f"GPU {row} and GPU {column}"
-
-
-_GOOD: Final = ("pass", "skip", "not run")
-"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
-
-
-def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
-    if not log.diagnosed:
-        return
-    wrong = [
-        f"{test} of GPU {gpu}: {status}"
-        for test, gpu, status in log.diagnosed
-        if status not in _GOOD
-    ]
-    passed = sum(status == "pass" for _, _, status in log.diagnosed)
-    shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
-    yield row("dcgm", verdict_for(not wrong and passed > 0), shown)
