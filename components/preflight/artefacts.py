@@ -189,8 +189,9 @@ def judge_artefacts(artefacts: Iterable[Artefact], facts: Mapping[str, str]) -> 
         yield from judge(each, says, shown, fix)
 
 
-_NO_HEAD: Final = frozenset({"405", "501"})
-"""Answers of a server that does not know HEAD: it may serve the file to GET."""
+_NO_HEAD: Final = frozenset({"403", "405", "501"})
+"""Answers to HEAD of a server that may serve the file to GET: it does not know HEAD, or the
+address is signed, and a signature of S3 holds for one method."""
 
 
 def _judge_file(artefact: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:

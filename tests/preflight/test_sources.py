@@ -75,7 +75,7 @@ def test_a_file_without_a_checksum_must_be_served(tmp_path: Path, status: int, a
         assert each.fix.startswith("correct the address")
 
 
-@pytest.mark.parametrize("status", [405, 501])
+@pytest.mark.parametrize("status", [403, 405, 501])
 def test_a_server_that_answers_no_head_proves_nothing(tmp_path: Path, status: int) -> None:
     with serve({"/k3s": Answer(status)}, tmp_path) as served:
         wants = file_wants(f"{served.address}/k3s", "")
