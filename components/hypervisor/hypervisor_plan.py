@@ -23,8 +23,7 @@ from components.core.problem import Finding, Place, refusal
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
-from components.model.environments import Hypervisor, VirtualMachine
-from components.model.hosts import Host
+from components.model.environments import Hypervisor
 from components.remote.endpoint import endpoint_of, host_endpoint
 from components.remote.lines import read_request, render_lines
 from components.remote.sending import plan_sending
@@ -185,17 +184,24 @@ def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[Hyper
 
 def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPlan:
     endpoint = endpoint_of(hypervisor.name, "host", hypervisor.ssh)  # root logs in by key
-    desired = desired_state(hypervisor)
+    desired, hosts = desired_state(hypervisor), {host.name: host for host in spec.hosts}
+    guests = [hosts[vm.name] for vm in hypervisor.vms]  # the checks refuse a machine without one
+    parameters = {
+        "stack": stack,
+        "order": ",".join(vm.name for vm in hypervisor.vms),
+        "reboots": spec.disruption.reboots,
+        "power_off": hypervisor.power_off,
+        "shutdown_s": str(hypervisor.shutdown_s),
+    }
     converge = RemoteStep(
         name=f"{hypervisor.name}-hypervisor",
         endpoint=endpoint,
         dialect="ash",
-        desired=HostState({**desired.values, **_parameters(spec, hypervisor, stack)}).render(),
+        desired=HostState({**desired.values, **parameters}).render(),
         apply=hypervisor_call("converge"),
         undo=hypervisor_call("undo"),
         deadline_s=EDIT_DEADLINE_S + hypervisor.shutdown_s * len(hypervisor.vms),
     )
-    guests = [_guest(spec, vm) for vm in hypervisor.vms]
     ats = any(host.nics and spec.settings_of(host).firmware.ats for host in guests)
     # The steps of `plan_hosts` that write and prove a card's firmware setting.
     firmware = [f"{host.name}-{end}" for host in guests for end in ("host", "ats")]
@@ -226,25 +232,8 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
     )
 
 
-def _parameters(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> dict[str, str]:
-    return {
-        "stack": stack,
-        "order": ",".join(vm.name for vm in hypervisor.vms),
-        "reboots": spec.disruption.reboots,
-        "power_off": hypervisor.power_off,
-        "shutdown_s": str(hypervisor.shutdown_s),
-    }
-
-
-def _guest(spec: ClusterSpec, vm: VirtualMachine) -> Host:
-    host = spec.host(vm.name)
-    if host is None:
-        raise Bug(f"virtual machine {vm.name} is not a host, but the checks let it pass")
-    return host
-
-
 def desired_state(hypervisor: Hypervisor) -> HostState:
-    """All settings that one hypervisor should have."""
+    """All settings that one hypervisor should have; `.vmx` keys: sources.md#esxi."""
     release = parse_release(hypervisor.release)
     if release is None:
         raise Bug(f"release {hypervisor.release!r} cannot be read, and the checks let it pass")
@@ -255,31 +244,25 @@ def desired_state(hypervisor: Hypervisor) -> HostState:
         "maintenance": "Disabled",
     }
     for vm in hypervisor.vms:
-        state |= _machine(vm)
+        memory = str(vm.memory_mib)
+        keys = {
+            "gpu_pci_id": vm.gpu,
+            "numa_node": f"of {vm.gpu} and {vm.nic}",
+            "power": "on",
+            "vmx.memSize": memory,
+            "vmx.pciPassthru.64bitMMIOSizeGB": str(vm.mmio_gib),
+            "vmx.pciPassthru.RelaxACSforP2P": "TRUE",
+            "vmx.pciPassthru.allowP2P": "TRUE",
+            "vmx.pciPassthru.use64bitMMIO": "TRUE",
+            "vmx.sched.mem.min": memory,  # passthrough pins all memory: power-on refuses less
+            "vmx.sched.mem.minSize": memory,
+            "vmx.sched.mem.pin": "TRUE",
+        }
+        state |= {f"vm.{vm.name}.{key}": value for key, value in keys.items()}
+        for device in (vm.gpu, vm.nic):
+            state[f"pci.{device}.passthrough"] = "true"
+            state[f"pci.{device}.current_owner"] = PASSED_THROUGH
     return HostState(state)
-
-
-def _machine(vm: VirtualMachine) -> dict[str, str]:
-    """One machine's devices and its `.vmx` keys (sources.md#esxi)."""
-    memory = str(vm.memory_mib)
-    keys = {
-        "gpu_pci_id": vm.gpu,
-        "numa_node": f"of {vm.gpu} and {vm.nic}",
-        "power": "on",
-        "vmx.memSize": memory,
-        "vmx.pciPassthru.64bitMMIOSizeGB": str(vm.mmio_gib),
-        "vmx.pciPassthru.RelaxACSforP2P": "TRUE",
-        "vmx.pciPassthru.allowP2P": "TRUE",
-        "vmx.pciPassthru.use64bitMMIO": "TRUE",
-        "vmx.sched.mem.min": memory,  # passthrough pins all memory: power-on refuses less
-        "vmx.sched.mem.minSize": memory,
-        "vmx.sched.mem.pin": "TRUE",
-    }
-    state = {f"vm.{vm.name}.{key}": value for key, value in keys.items()}
-    for device in (vm.gpu, vm.nic):
-        state[f"pci.{device}.passthrough"] = "true"
-        state[f"pci.{device}.current_owner"] = PASSED_THROUGH
-    return state
 
 
 _AT_BOOT: Final = ("runtime", "current_owner")

@@ -65,7 +65,12 @@ class Reboot:
             )
         before = float(mark) if mark else self._boot_time(state)
         if abs(self._boot_time(state) - before) < SAME_BOOT_S:
-            self._go_down(before)
+            guests_s = self.request.shutdown_s * len(self.request.order)
+            deadline_s = guests_s + STOP_DEADLINE_S
+            stopped = self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n")
+            self.done += stopped.splitlines()
+            self._on_host("reboot", STOP_DEADLINE_S)
+            self.done.append("asked for the reboot")
             state = self._wait_for_boot(before)
         guests_s = len(self.request.order) * STOP_DEADLINE_S
         self.done += self._on_host("resume", guests_s + STOP_DEADLINE_S).splitlines()
@@ -120,18 +125,22 @@ class Reboot:
         if answer.exit_status:
             raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
         seen = parse_state(answer.stdout).values
-        return [line for card in guest.cards if (line := _ats_pending(guest.endpoint, card, seen))]
+        found: list[str] = []
+        for card in guest.cards:
+            new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
+            reads = f"{new} for the next boot and {now} now"
+            if not {new, now} <= {"on", "off"}:
+                raise DeviceError(
+                    f"{guest.endpoint.where}: ATS_ENABLED of {card} reads {reads}, so it is not "
+                    "known whether a reboot is due. See `mlxconfig query` in the guest"
+                )
+            if new != now:
+                found.append(f"ATS_ENABLED of {card} in {guest.endpoint.device} is {reads}")
+        return found
 
     def _boot_time(self, state: Mapping[str, str]) -> float:
         """When the host booted, by our clock in seconds: the boot may set the host's clock."""
         return self.now() - float(state["uptime_us"]) / 1e6
-
-    def _go_down(self, before: float) -> None:
-        guests_s = self.request.shutdown_s * len(self.request.order)
-        deadline_s = guests_s + STOP_DEADLINE_S
-        self.done += self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n").splitlines()
-        self._on_host("reboot", STOP_DEADLINE_S)
-        self.done.append("asked for the reboot")
 
     def _wait_for_boot(self, before: float) -> Mapping[str, str]:
         ends_at_s = self.now() + self.request.deadline_s
@@ -186,19 +195,6 @@ class Reboot:
             f"  done   {', '.join(self.done) or 'nothing'}\n"
             "  next   check its console, then run the update again: it continues from this point"
         )
-
-
-def _ats_pending(endpoint: Endpoint, card: str, seen: Mapping[str, str]) -> str:
-    """The card's difference between the next boot and now, in words; empty if they agree."""
-    new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
-    if not {new, now} <= {"on", "off"}:
-        raise DeviceError(
-            f"{endpoint.where}: ATS_ENABLED of {card} reads {new} for the next boot and {now} now,"
-            " so it is not known whether a reboot is due. See `mlxconfig query` in the guest"
-        )
-    if new == now:
-        return ""
-    return f"ATS_ENABLED of {card} in {endpoint.device} is {new} for the next boot and {now} now"
 
 
 def _stamp(boot_time_s: float) -> str:
