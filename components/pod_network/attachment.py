@@ -39,15 +39,13 @@ class PodAttachment:
 
 
 def pod_attachment(spec: ClusterSpec, rails: tuple[Rail, ...] | None = None) -> PodAttachment:
-    """The parts that a worker needs on some rails; default all. InfiniBand is never split."""
-    if spec.rdma.transport == "infiniband":
-        return _on_fabric(spec)
-    rails = spec.rails if rails is None else rails
-    return _on_rails(spec, rails, ",".join(rail.network for rail in rails))
+    """The parts that a worker needs on some rails; default all.
 
-
-def _on_fabric(spec: ClusterSpec) -> PodAttachment:
-    """Every HCA of a node: by count, one of each rail, or shared."""
+    InfiniBand is never split: every HCA of a node, by count, one of each rail, or shared.
+    """
+    if spec.rdma.transport != "infiniband":
+        rails = spec.rails if rails is None else rails
+        return _on_rails(spec, rails, ",".join(rail.network for rail in rails))
     way, network = way_of(spec), spec.pod_network
     if way == "host_device" and not ib_rails(spec):
         return PodAttachment({host_device_resource(spec): hca_count(spec)}, {}, host_network=False)

@@ -27,17 +27,10 @@ from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.owners import cni_paths, guids_by_pods, vfs_by_operator
 from components.model.places import is_flat, pod_links
-from components.model.pod_network import SharedDevice
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.manifests import config_name, make, tolerations
 from components.pod_network.pools import AnyRail, pool_name
-from components.pod_network.rails import (
-    Pool,
-    ib_rails,
-    pools_of,
-    rail_ports,
-    written_exclusions,
-)
+from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports, written_exclusions
 
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
@@ -225,25 +218,24 @@ _DEFAULT_PREFIX: Final = "rdma"
 
 def shared_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the plugin: the resources to publish, and the cards of each."""
-    entries: list[JsonValue] = [_entry(spec, device) for device in spec.pod_network.shared_devices]
-    config = {"periodicUpdateInterval": spec.pod_network.periodic_update_s, "configList": entries}
+    network, entries = spec.pod_network, list[JsonValue]()
+    prefix = network.resource_prefix
+    for device in network.shared_devices:
+        lists = {
+            "vendors": device.vendors,
+            "deviceIDs": device.device_ids,
+            "ifNames": device.interfaces,
+            "linkTypes": device.link_types,
+        }
+        entry: JsonValue = {
+            "resourceName": device.resource,
+            "rdmaHcaMax": device.hca_max,
+            "selectors": {key: [*values] for key, values in lists.items() if values},
+            **({} if prefix == _DEFAULT_PREFIX else {"resourcePrefix": prefix}),
+        }
+        entries.append(entry)
+    config = {"periodicUpdateInterval": network.periodic_update_s, "configList": entries}
     return json.dumps(config, indent=1) + "\n"
-
-
-def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
-    prefix = spec.pod_network.resource_prefix
-    lists = {
-        "vendors": device.vendors,
-        "deviceIDs": device.device_ids,
-        "ifNames": device.interfaces,
-        "linkTypes": device.link_types,
-    }
-    return {
-        "resourceName": device.resource,
-        "rdmaHcaMax": device.hca_max,
-        "selectors": {key: [*values] for key, values in lists.items() if values},
-        **({} if prefix == _DEFAULT_PREFIX else {"resourcePrefix": prefix}),
-    }
 
 
 def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
@@ -254,21 +246,11 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
 
 
 def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> list[Body]:
-    """The NetworkAttachmentDefinitions of a rail; see `rail_addresses`."""
-    macvlan: Addresses = {
-        "type": "macvlan",
-        "master": _rail_master(spec, rail),
-        "mode": "bridge",
-        "mtu": spec.pod_network.mtu_bytes or spec.rdma.mtu_bytes,
-    }
-    return [
-        make_attachment(spec, name, make_chain(spec, macvlan, ipam, sets_mtu=True))
-        for name, ipam in rail_addresses(spec, rail, jobs=jobs)
-    ]
+    """The NetworkAttachmentDefinitions of a rail; see `rail_addresses`.
 
-
-def _rail_master(spec: ClusterSpec, rail: Rail) -> str:
-    """The network device of a rail on all workers: an attachment can name only one."""
+    Raises:
+        SpecError: Its cards have several names, of which an attachment can name only one.
+    """
     names = {
         nic.netdev: host.name
         for host in reversed(spec.workers)
@@ -281,7 +263,16 @@ def _rail_master(spec: ClusterSpec, rail: Rail) -> str:
             f"the cards of {rail.name} are {found or 'missing'}: a macvlan attachment names one "
             "network device for all nodes. Give them one name (systemd .link files by PCI path)"
         )
-    return next(iter(names))
+    macvlan: Addresses = {
+        "type": "macvlan",
+        "master": next(iter(names)),
+        "mode": "bridge",
+        "mtu": spec.pod_network.mtu_bytes or spec.rdma.mtu_bytes,
+    }
+    return [
+        make_attachment(spec, name, make_chain(spec, macvlan, ipam, sets_mtu=True))
+        for name, ipam in rail_addresses(spec, rail, jobs=jobs)
+    ]
 
 
 def function_plugin_config(spec: ClusterSpec) -> str:
@@ -351,11 +342,20 @@ def rail_chains(
 
     They are those of jobs, unless the cluster has them (`jobs`), and those of the probes' servers.
     """
-    if spec.rdma.transport == "infiniband":
-        for rail in ib_rails(spec) if jobs else ():
-            yield rail, rail.network, _ib_sriov_chain(spec, rail)
-        return
-    for rail in spec.rails:
+    fabric = spec.infiniband
+    partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
+    for rail in ib_rails(spec) if jobs and spec.rdma.transport == "infiniband" else ():
+        # The VF keeps the GUID from the host, and its partitions follow from the GUID. The plugin
+        # does not set a partition key: ib-kubernetes reads `pkey`, gives the pod a GUID and
+        # registers it with UFM before the plugin goes on.
+        main: Addresses = {"type": "ib-sriov", "link_state": "enable"}
+        if rail.partition is not None and guids_by_pods(spec):
+            main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
+        if spec.pod_network.rdma_isolation:
+            main["rdmaIsolation"] = True
+        chain = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+        yield rail, rail.network, chain
+    for rail in spec.rails if spec.rdma.transport != "infiniband" else ():
         sriov: Addresses = {
             "type": "sriov",
             # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
@@ -366,23 +366,6 @@ def rail_chains(
         }
         for name, ipam in rail_addresses(spec, rail, jobs=jobs):
             yield rail, name, make_chain(spec, sriov, ipam, sets_mtu=False)
-
-
-def _ib_sriov_chain(spec: ClusterSpec, rail: IbRail) -> list[Addresses]:
-    """The plugins that move a VF of a rail into a pod.
-
-    The VF keeps the GUID from the host, and its partitions follow from the GUID. The plugin does
-    not set a partition key: ib-kubernetes reads `pkey`, gives the pod a GUID and registers it with
-    UFM before the plugin goes on.
-    """
-    main: dict[str, JsonValue] = {"type": "ib-sriov", "link_state": "enable"}
-    fabric = spec.infiniband
-    partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
-    if rail.partition is not None and guids_by_pods(spec):
-        main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
-    if spec.pod_network.rdma_isolation:
-        main["rdmaIsolation"] = True
-    return make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
 
 
 def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
@@ -449,21 +432,19 @@ def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
         for port in (each for host in spec.workers for each in _ports(spec, host, rail)):
             if port.vfs:
                 groups.setdefault(_named(port), []).append(port)
-        found += [(rail.name, _policy(spec, rail, *each)) for each in groups.items()]
+        for named, ports in groups.items():
+            policy = make(
+                "node-policy",
+                name=f"{rail.name}-{named}",
+                resource=rail.resource,
+                nodes={f"{_LABELS}/{rail.name}": named},
+                roots=sorted({port.pci for port in ports}),
+                vfs=ports[0].vfs,
+                mtu=ports[0].mtu_bytes,
+                link="ib" if spec.rdma.transport == "infiniband" else "eth",
+            )
+            found.append((rail.name, policy))
     return found
-
-
-def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]) -> Body:
-    return make(
-        "node-policy",
-        name=f"{rail.name}-{named}",
-        resource=rail.resource,
-        nodes={f"{_LABELS}/{rail.name}": named},
-        roots=sorted({port.pci for port in ports}),
-        vfs=ports[0].vfs,
-        mtu=ports[0].mtu_bytes,
-        link="ib" if spec.rdma.transport == "infiniband" else "eth",
-    )
 
 
 def sriov_network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]) -> Body:

@@ -109,26 +109,30 @@ def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 def plan_pools(spec: ClusterSpec) -> tuple[Pool, ...]:
     """The pools of a site, in the order of its rails and of their leaves."""
-    return tuple(pool for rail in pooled_rails(spec) for pool in _pools(spec, rail))
-
-
-def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
-    members: dict[str, list[Host]] = {}
-    for host in spec.workers:
-        if _is_on(spec, host, rail):
-            members.setdefault(_leaf_of(spec, host, rail), []).append(host)
-    if isinstance(rail, Rail):
-        parts = pools_of(spec)[rail.name]
-    else:
-        assert rail.subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
-        kept = written_exclusions(spec, rail.name)
-        parts = (RailPool(rail.name, "", rail.subnet, None, kept, None, ()),)
-    for part in parts:
-        yield _pool(spec, rail, part, members.get(part.leaf, []))
+    found: list[Pool] = []
+    for rail in pooled_rails(spec):
+        members: dict[str, list[Host]] = {}
+        for host in spec.workers:
+            if _is_on(spec, host, rail):
+                members.setdefault(_leaf_of(spec, host, rail), []).append(host)
+        if isinstance(rail, Rail):
+            parts = pools_of(spec)[rail.name]
+        else:
+            assert rail.subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
+            kept = written_exclusions(spec, rail.name)
+            parts = (RailPool(rail.name, "", rail.subnet, None, kept, None, ()),)
+        found += (_pool(spec, rail, part, members.get(part.leaf, [])) for part in parts)
+    return tuple(found)
 
 
 def _pool(spec: ClusterSpec, rail: AnyRail, part: RailPool, members: Sequence[Host]) -> Pool:
-    vfs = max((_vfs(spec, host, rail) for host in members), default=0)
+    of_hosts = (
+        rail_ports(host, rail)
+        if isinstance(rail, IbRail)
+        else [nic for nic in host.nics if nic.rail == rail.name or is_flat(spec)]
+        for host in members
+    )
+    vfs = max((sum(port.vfs for port in ports) for ports in of_hosts), default=0)
     default = 1 << (_SPARE * vfs - 1).bit_length() if vfs else _SHARED  # a power of two
     others = [rail.subnet] if isinstance(rail, Rail) and part.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
@@ -151,12 +155,6 @@ def _leaf_of(spec: ClusterSpec, host: Host, rail: AnyRail) -> str:
     """The leaf whose part of a rail a host is in; empty if the rail is one subnet."""
     place = subnet_of(spec, rail, host) if isinstance(rail, Rail) else None
     return place.leaf if place is not None else ""
-
-
-def _vfs(spec: ClusterSpec, host: Host, rail: AnyRail) -> int:
-    if isinstance(rail, IbRail):
-        return sum(port.vfs for port in rail_ports(host, rail))
-    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name or is_flat(spec))
 
 
 def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
