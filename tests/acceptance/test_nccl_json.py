@@ -120,7 +120,7 @@ def test_the_sizes_that_a_document_asked_for(
 ) -> None:
     log = read_json(config=config)
     assert (log.sizes and (log.sizes.factor, log.sizes.step_bytes)) == sizes
-    assert log.max_bytes == config.get("maximum_bytes")
+    assert (log.sizes and log.sizes.most_bytes) == (sizes and 64)
 
 
 def test_ranks_and_errors_of_a_document() -> None:

@@ -33,7 +33,6 @@ def test_the_frame_of_a_run() -> None:
     assert (log.program, log.collective) == ("nccl-tests", "all_reduce_perf")
     assert (log.has_preamble, log.has_footer, log.iterations) == (True, True, 20)
     assert log.sizes == Sizes(least_bytes=1048576, most_bytes=1048576, factor=2)
-    assert log.max_bytes == 1048576
     gpu = "0 [0x01] NVIDIA H100"
     assert log.ranks == (
         RankLine(rank=0, host="w0", gpu=gpu),

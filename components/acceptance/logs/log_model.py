@@ -220,7 +220,6 @@ class NcclLog(Seen):
     """Host and bus id of GPUs that more than one rank uses."""
     has_preamble: bool = False
     has_footer: bool = False
-    max_bytes: int | None = None
     iterations: int | None = None
     tables: int = 0
     rows: tuple[NcclRow, ...] = ()

@@ -113,7 +113,6 @@ def _json_log(document: _Document) -> NcclLog:
         nccl_version=release_of(document.nccl_version),
         has_preamble=True,
         has_footer=bounds is not None and document.end_time is not None,
-        max_bytes=config.maximum_bytes,
         iterations=config.iterations,
         tables=1,
         rows=tuple(
@@ -486,7 +485,6 @@ def _log(run: Run) -> NcclLog:
         gpus_known=len(paths.gpus),
         has_preamble=bool(run.counts["sizes"] or run.counts["name"]),
         has_footer=run.out_of_bounds is not None and run.average is not None,
-        max_bytes=run.sizes.most_bytes if run.sizes else None,
         iterations=run.iterations,
         tables=run.table.tables,
         rows=tuple(run.table.rows or own_rows),
