@@ -207,8 +207,15 @@ class _DeepSpeed(_Reader):
         self._rows_before = count
 
     def _feed_row(self, line: str) -> None:
-        match = _ROW.search(line)
-        row = self._row(match) if match else None
+        """Take a row, unless its numbers contradict each other."""
+        row = None
+        if (match := _ROW.search(line)) and (duration := number(match["duration"])):
+            size = int(match["count"]) * int(match["bytes"])
+            duration_us = duration * (1e3 if match["unit"] == "ms" else 1.0)
+            busbw = (number(match["busbw"]) or 0.0) * self.scale
+            expected = size * _BITS / duration_us / 1e3 * bus_factor(self.collective, self.devices)
+            if abs(busbw - expected) <= max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GBIT_S):
+                row = DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
         if row is not None and len(self.rows) < _MOST_ROWS:
             self.rows.append(row)
         elif row is not None or _ROW_START.search(line):
@@ -217,18 +224,6 @@ class _DeepSpeed(_Reader):
     def _add_bad(self, text: str) -> None:
         if len(self.bad) < _MOST_BAD_ROWS:
             self.bad.append(text[:200])
-
-    def _row(self, match: re.Match[str]) -> DeepSpeedRow | None:
-        """A row; None if its numbers contradict each other."""
-        size = int(match["count"]) * int(match["bytes"])
-        duration_us = (number(match["duration"]) or 0.0) * (1e3 if match["unit"] == "ms" else 1.0)
-        busbw = (number(match["busbw"]) or 0.0) * self.scale
-        if duration_us <= 0:
-            return None
-        expected = size * _BITS / duration_us / 1e3 * bus_factor(self.collective, self.devices)
-        slack = max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GBIT_S)
-        row = DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
-        return row if abs(busbw - expected) <= slack else None
 
 
 def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:

@@ -52,14 +52,14 @@ def parse_perftest_json(text: str) -> list[_Run] | ParseProblem:
     """
     found = read_json(text, "perftest", _document, str)
     if isinstance(found, ParseProblem):
-        quoted = _LAST_COMMA.sub(r"\1", _UNQUOTED.sub(_quoted, text))
-        return read_json(quoted, "perftest", _document, str)
+        quoted = _UNQUOTED.sub(
+            lambda line: (
+                f"{json.dumps(line[1])}: " + ("{" if line[2] else f"{json.dumps(line[3])}{line[4]}")
+            ),
+            text,
+        )
+        return read_json(_LAST_COMMA.sub(r"\1", quoted), "perftest", _document, str)
     return found
-
-
-def _quoted(line: re.Match[str]) -> str:
-    key = json.dumps(line[1])
-    return f"{key}: {{" if line[2] else f"{key}: {json.dumps(line[3])}{line[4]}"
 
 
 def _document(value: object) -> _Run:
@@ -247,25 +247,25 @@ class _Run:
         if len(self.rows) + len(self.latencies) >= _MOST_ROWS:
             self.add_bad([f"more than {_MOST_ROWS} rows"])
         elif "t_avg" in cells:
-            self._take_latency(cells)
+            average = float(cells["t_avg"])
+            typical = float(cells.get("t_typical", average))
+            least, most = (float(cells.get(name, average)) for name in ("t_min", "t_max"))
+            tail = float(cells["99.9"]) if "99.9" in cells else None
+            if cells["bytes"].isdecimal() and least <= min(average, typical) <= most:
+                size = int(cells["bytes"])
+                self.latencies.append(
+                    LatencyRow(
+                        size_bytes=size, typical_us=typical, average_us=average, tail_us=tail
+                    )
+                )
+            else:
+                self.add_bad(cells.values())
         elif (row := bandwidth_row(self.unit, cells)) is None:
             self.add_bad(words)
         else:
             known = self.rows.get(row.size_bytes)
             if known is None or row.average_gbit_s < known.average_gbit_s:
                 self.rows[row.size_bytes] = row
-
-    def _take_latency(self, cells: dict[str, str]) -> None:
-        average = float(cells["t_avg"])
-        typical = float(cells.get("t_typical", average))
-        least, most = (float(cells.get(name, average)) for name in ("t_min", "t_max"))
-        if not cells["bytes"].isdecimal() or not least <= min(average, typical) <= most:
-            self.add_bad(cells.values())
-            return
-        size, tail = int(cells["bytes"]), float(cells["99.9"]) if "99.9" in cells else None
-        self.latencies.append(
-            LatencyRow(size_bytes=size, typical_us=typical, average_us=average, tail_us=tail)
-        )
 
 
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
@@ -315,29 +315,27 @@ def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
 
 
 def _logs(runs: Iterable[_Run]) -> PerftestLog:
-    first, *others = map(_log, runs)
-    return first.model_copy(update={"other_runs": tuple(others)})
-
-
-def _log(run: _Run) -> PerftestLog:
-    run.end_row()
-    both_ways = _BOTH_WAYS.search(run.fields.get("call", "")) is not None
-    numbers = {name: int(run.fields[name]) for name in _NUMBERS if name in run.fields}
-    other = numbers | {
-        "rdma_cm": run.fields["rdma_cm"] == "ON" if "rdma_cm" in run.fields else None,
-        "contradictions": tuple(run.contradictions),
-        "unit": run.unit,
-        "bidirectional": "Bidirectional" in run.fields.get("test", "") or both_ways,
-        "gids": tuple(gid for _, gid in run.gids),
-        "rows": tuple(run.rows.values()),
-        "latency": tuple(run.latencies),
-        "bad_rows": tuple(run.bad),
-        "notes": tuple(run.notes),
-        "has_table": bool(run.columns),
-        "ended": run.ended,
-        "failures": tuple(run.finder.failures),
-    }
-    return PerftestLog.model_validate({**run.fields, **other})
+    logs: list[PerftestLog] = []
+    for run in runs:
+        run.end_row()
+        both_ways = _BOTH_WAYS.search(run.fields.get("call", "")) is not None
+        numbers = {name: int(run.fields[name]) for name in _NUMBERS if name in run.fields}
+        other = numbers | {
+            "rdma_cm": run.fields["rdma_cm"] == "ON" if "rdma_cm" in run.fields else None,
+            "contradictions": tuple(run.contradictions),
+            "unit": run.unit,
+            "bidirectional": "Bidirectional" in run.fields.get("test", "") or both_ways,
+            "gids": tuple(gid for _, gid in run.gids),
+            "rows": tuple(run.rows.values()),
+            "latency": tuple(run.latencies),
+            "bad_rows": tuple(run.bad),
+            "notes": tuple(run.notes),
+            "has_table": bool(run.columns),
+            "ended": run.ended,
+            "failures": tuple(run.finder.failures),
+        }
+        logs.append(PerftestLog.model_validate({**run.fields, **other}))
+    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
 def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
