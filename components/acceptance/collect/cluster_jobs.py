@@ -81,7 +81,11 @@ def all_pods(api: Api, objects: Sequence[Body]) -> list[Body]:
 
 
 def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
-    """Why the pods of some jobs do not run, most telling first; empty if they run."""
+    """Why the pods of some jobs do not run, most telling first; empty if they run.
+
+    If nothing else tells, the last warning about each pod that does not start: it lacks a network
+    or a volume. Without one, the last warning about each job: a quota or a policy refuses its pods.
+    """
     pods = all_pods(api, objects)
     waits = [
         _wait("place", pod, f"{NOT_PLACED}: {each.get('message', '')}")
@@ -95,7 +99,28 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     jobs = [body for body in objects if body["kind"] in POD_LABELS]
     if not jobs and all(pod.get("status", {}).get("phase") == "Running" for pod in pods):
         return []  # the warnings of a namespace are a long list
-    return _warned(api, jobs, pods)
+    warnings: dict[str, list[tuple[Body, Body]]] = {}
+    for space in {_space(each) for each in (*jobs, *pods)}:
+        path = f"/api/v1/namespaces/{space}/events?fieldSelector=type%3DWarning"
+        events: list[Body] = list((api.get(path) or {}).get("items") or [])
+        events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+        warnings[space] = [(each["involvedObject"], each) for each in events]
+    for pod in pods:
+        name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
+        about = warnings[_space(pod)]
+        own = [each for at, each in about if (at.get("name"), at.get("uid", uid)) == (name, uid)]
+        waits_still = pod.get("status", {}).get("phase") in {None, "Pending"}
+        for event in own[-1:] if waits_still else ():
+            kind: WaitKind = _TABLES["events"].get(str(event.get("reason")), "start")
+            words = f"waits: {event.get('reason', '')}: {event.get('message', '')}"
+            waits.append(_wait(kind, pod, words))
+    for body in () if waits else jobs:
+        job, name = str(body["kind"]), body["metadata"]["name"]
+        names = {name, f"{name}-launcher"}
+        own = [each for at, each in warnings[_space(body)] if at.get("name") in names]
+        look = f"kubectl -n {_space(body)} describe {job.lower()} {name}"
+        waits += [Wait("refused", f"{job} {name}: {e.get('message', '')}", look) for e in own[-1:]]
+    return waits
 
 
 def _space(body: Body) -> str:
@@ -134,36 +159,6 @@ def _hindered(api: Api, pod: Body) -> Wait | None:
             words = f"{ended.get('reason', '')}, exit code {ended['exitCode']}: {said}"
             return _wait("ended", pod, f"failed: {words}")
     return None
-
-
-def _warned(api: Api, jobs: Sequence[Body], pods: Sequence[Body]) -> list[Wait]:
-    """The last warning about each pod that does not start: it lacks a network or a volume.
-
-    Without such a warning, the last one about each job: a quota or a policy refuses its pods.
-    """
-    warnings: dict[str, list[tuple[Body, Body]]] = {}
-    for space in {_space(each) for each in (*jobs, *pods)}:
-        path = f"/api/v1/namespaces/{space}/events?fieldSelector=type%3DWarning"
-        events: list[Body] = list((api.get(path) or {}).get("items") or [])
-        events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
-        warnings[space] = [(each["involvedObject"], each) for each in events]
-    waits: list[Wait] = []
-    for pod in pods:
-        name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
-        about = warnings[_space(pod)]
-        own = [each for at, each in about if (at.get("name"), at.get("uid", uid)) == (name, uid)]
-        waits_still = pod.get("status", {}).get("phase") in {None, "Pending"}
-        for event in own[-1:] if waits_still else ():
-            kind: WaitKind = _TABLES["events"].get(str(event.get("reason")), "start")
-            words = f"waits: {event.get('reason', '')}: {event.get('message', '')}"
-            waits.append(_wait(kind, pod, words))
-    for body in () if waits else jobs:
-        job, name = str(body["kind"]), body["metadata"]["name"]
-        names = {name, f"{name}-launcher"}
-        own = [each for at, each in warnings[_space(body)] if at.get("name") in names]
-        look = f"kubectl -n {_space(body)} describe {job.lower()} {name}"
-        waits += [Wait("refused", f"{job} {name}: {e.get('message', '')}", look) for e in own[-1:]]
-    return waits
 
 
 class Api(Protocol):

@@ -253,7 +253,15 @@ def _fields(role: HopRole, first: Counters, last: Counters) -> dict[str, object]
     for name, value in diff_counters(first, ends).items():
         grown[_VF.sub("", name)] += value
     hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
-    found = _losses(grown)
+    # Lost, repeated and marked packets; None for a kind without counters.
+    kinds = {
+        kind: {name: n for each in own for name, n in grown.items() if re.fullmatch(each, name)}
+        for kind, own in _KINDS.items()
+    }
+    sums = {kind: sum(each.values()) if each else None for kind, each in kinds.items()}
+    known = [n for n in (sums.pop("of_priority"), sums["discards"]) if n is not None]
+    found: dict[str, object] = {**sums, "discards": max(known, default=None)}
+    found |= {"errors": _positive(kinds["errors"]), "noted": _positive(kinds["noted"])}
     data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
         return found | {"total_bytes": data * _DATA_UNIT_BYTES}
@@ -298,18 +306,6 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
         if classes or (each == "-" and whole is not None):
             return _uncounted(f"the driver {driver} does not count each priority separately", whole)
     return _uncounted("the driver counts bytes by priority under no name that we know", None)
-
-
-def _losses(grown: Counters) -> dict[str, object]:
-    """Count lost, repeated and marked packets; None for a kind without counters."""
-    found = {
-        kind: {name: n for each in own for name, n in grown.items() if re.fullmatch(each, name)}
-        for kind, own in _KINDS.items()
-    }
-    sums = {kind: sum(each.values()) if each else None for kind, each in found.items()}
-    known = [n for n in (sums.pop("of_priority"), sums["discards"]) if n is not None]
-    sums["discards"] = max(known, default=None)
-    return {**sums, "errors": _positive(found["errors"]), "noted": _positive(found["noted"])}
 
 
 def _by_number(grown: Counters, pattern: str) -> dict[int, int]:

@@ -105,7 +105,9 @@ _Ready = tuple[ProbePlan, list[Body]]
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
     """Run the probes that may run now, and give a reason for each of the others.
 
-    The order is always: wait for busy nodes, read the counters, run, read them again.
+    The order is always: wait for busy nodes, read the counters, run, read them again. Images come
+    first, then rounds and probes alone, as planned. With a time budget, the probe with the oldest
+    proof goes first; a round is as old as its oldest.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     # Each routed switch needs the networks that all of them announce.
@@ -117,8 +119,14 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
     this = replace(this, plan=replace(this.plan, sources=sources))
     found: list[ProbeEvidence] = []
     lost: dict[str, str] = {}
-    batches, later = _batches(this), list[list[ProbePlan]]()
-    for batch in batches:
+    numbered = enumerate(this.plan.probes)
+    groups = groupby(numbered, key=lambda each: (each[1].round, not each[1].round and each[0]))
+    batches = [[probe for _, probe in group] for _, group in groups]
+    if this.plan.policy.time_budget_s is not None:
+        proven = this.proven
+        batches.sort(key=lambda batch: min(proven.get(label_of(each.probe), "") for each in batch))
+    later: list[list[ProbePlan]] = []
+    for batch in [*([image] for image in this.plan.images), *batches]:
         free, busy = await asyncio.to_thread(_split_busy, this, batch)
         later += [busy] if busy else []
         found += await _run_batch(this, free, lost, all_devices=not found)
@@ -136,21 +144,6 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
         )
         for name, detail in sorted(lost.items())
     )
-
-
-def _batches(this: Round) -> list[list[ProbePlan]]:
-    """Rounds, and probes alone, as planned; images first.
-
-    With a time budget, the probe with the oldest proof goes first; a round is as old as its oldest.
-    """
-    numbered = enumerate(this.plan.probes)
-    groups = groupby(numbered, key=lambda each: (each[1].round, not each[1].round and each[0]))
-    batches = [[probe for _, probe in group] for _, group in groups]
-    if this.plan.policy.time_budget_s is not None:
-        batches.sort(
-            key=lambda batch: min(this.proven.get(label_of(each.probe), "") for each in batch)
-        )
-    return [*([image] for image in this.plan.images), *batches]
 
 
 def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], list[ProbePlan]]:
