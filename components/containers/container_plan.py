@@ -297,6 +297,7 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
     if not spec.workers:
         raise Bug("a payload needs a worker")  # the check `worker-count` refuses that before
     stack = stack or spec.name
+    logins = [containers.login] if containers.login else []
     planned = [_container(spec, containers, host, stack) for host in spec.workers]
     first = spec.workers[0]
     build = containers.build
@@ -306,16 +307,17 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
         base_login=_login_store(first, stack, "base_registry", base) if base else None,
         image=_build_step(containers, build, first, stack) if build else None,
         hosts=tuple(
-            HostPayload(_stores(containers, host, stack), watched.step)
+            HostPayload(
+                (
+                    _store(host, stack, "payload-keys", "keys", KEYS),
+                    *(_login_store(host, stack, "registry", each) for each in logins),
+                ),
+                watched.step,
+            )
             for host, watched in zip(spec.workers, planned, strict=True)
         ),
         watched=tuple(planned),
     )
-
-
-def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
-    keys, login = _store(host, stack, "payload-keys", "keys", KEYS), containers.login
-    return (keys, _login_store(host, stack, "registry", login)) if login else (keys,)
 
 
 def _login_store(host: Host, stack: str, registry: str, login: RegistryLogin) -> RemoteStep:

@@ -16,8 +16,6 @@ from typing import Final
 from components.core.errors import SpecError
 from components.jobs.templates import ssh_options, ssh_port
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
-from components.model.hosts import Host
 from components.model.jobs import Programs
 from components.model.places import is_flat
 from components.model.worker_kinds import WorkerKind
@@ -122,20 +120,18 @@ def find_rail_hcas(
     names = [f"net{index}" for index in range(1, len(rails) + 1)]
     if in_host or spec.pod_network.host_network:
         hosts = kind.hosts if kind else spec.workers
-        names = [_card_of(hosts, rail) for rail in rails]
+        for index, rail in enumerate(rails):
+            nics = [nic for host in hosts for nic in host.nics if nic.rail == rail.name]
+            cards = sorted({nic.netdev for nic in nics})
+            if len(cards) != 1:
+                raise SpecError(
+                    f"the cards of {rail.name} are named {', '.join(cards) or 'nothing'}, and jobs "
+                    "in the host's network look for one name. Name them alike "
+                    "(host_defaults.rail_names)"
+                )
+            names[index] = cards[0]
     script = f"interfaces={shlex.quote(' '.join(names))}\n{job_script('rail_hcas')}"
     return ("/bin/sh", "-c", script, "rail_hcas", *program)
-
-
-def _card_of(hosts: tuple[Host, ...], rail: Rail) -> str:
-    nics = [nic for host in hosts for nic in host.nics if nic.rail == rail.name]
-    names = sorted({nic.netdev for nic in nics})
-    if len(names) != 1:
-        raise SpecError(
-            f"the cards of {rail.name} are named {', '.join(names) or 'nothing'}, and jobs in the "
-            "host's network look for one name. Name them alike (host_defaults.rail_names)"
-        )
-    return names[0]
 
 
 def on_devices(

@@ -24,21 +24,47 @@ BUILDERS: Final[tuple[Builder, ...]] = ("docker", "podman", "buildah", "nerdctl"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _KEPT_LINES: Final = 40
 """Lines at the end of a builder's output that are searched for the reason of a failure."""
-_NO_DAEMON: Final = re.compile(
-    r"cannot connect to the docker daemon|cannot connect to podman|is the docker daemon running"
-    r"|cannot access containerd socket|rootless containerd not running",
-    re.IGNORECASE,
+_REASONS: Final[tuple[tuple[type[DeviceError], str, str, str], ...]] = (
+    (
+        UnreachableError,
+        (
+            r"cannot connect to the docker daemon|cannot connect to podman"
+            r"|is the docker daemon running|cannot access containerd socket"
+            r"|rootless containerd not running"
+        ),
+        "its daemon does not run",
+        "start it, or take podman or buildah",
+    ),
+    (
+        DeviceError,
+        (
+            r"unauthorized|authentication required|no basic auth credentials"
+            r"|incorrect username or password|\b401\b"
+        ),
+        "{registry} wants a login",
+        "run: {login}",
+    ),
+    (
+        DeviceError,
+        r"\bdenied\b|insufficient_scope|\b403\b|forbidden",
+        "{registry} denied it to this login",
+        "log in as a user who may ({login}), or take another repository",
+    ),
+    (
+        DeviceError,
+        r"manifest unknown|not found|does not exist",
+        "{registry} does not have this image",
+        "check its name and tag",
+    ),
+    (
+        UnreachableError,
+        r"no such host|connection refused|i/o timeout|network is unreachable|tls:|x509:",
+        "{registry} does not answer",
+        "look at its name, proxies and certificates",
+    ),
 )
-_NO_LOGIN: Final = re.compile(
-    r"unauthorized|authentication required|no basic auth credentials|incorrect username or password"
-    r"|\b401\b",
-    re.IGNORECASE,
-)
-_DENIED: Final = re.compile(r"\bdenied\b|insufficient_scope|\b403\b|forbidden", re.IGNORECASE)
-_ABSENT: Final = re.compile(r"manifest unknown|not found|does not exist", re.IGNORECASE)
-_SILENT: Final = re.compile(
-    r"no such host|connection refused|i/o timeout|network is unreachable|tls:|x509:", re.IGNORECASE
-)
+"""The error, the pattern of a builder's output, its meaning and its fix; the first that fits
+counts. Only the first row is about the builder itself."""
 Tell = Callable[[str], None]
 
 
@@ -140,33 +166,17 @@ def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> Dev
 
     `aim` is the command that failed: `push <tag>`.
     """
-    for pattern, what, fix in _reasons(builder, aim, image):
-        said = next((line for line in reversed(lines) if pattern.search(line)), None)
-        if said is not None:
-            kind = UnreachableError if pattern in (_NO_DAEMON, _SILENT) else DeviceError
-            text = f"image: {builder} could not {aim}: {what}.\n  said   {said}\n  fix    {fix}"
-            return kind(text)
+    registry = registry_of(image)
+    words = {"registry": registry, "login": f"{builder} login {registry}"}
+    # Errors of the recipe's steps about other hosts are not the registry's.
+    for kind, pattern, what, fix in _REASONS[: 1 if aim.startswith("build ") else None]:
+        fitting = (line for line in reversed(lines) if re.search(pattern, line, re.IGNORECASE))
+        if (said := next(fitting, None)) is not None:
+            return kind(
+                f"image: {builder} could not {aim}: {what.format_map(words)}.\n"
+                f"  said   {said}\n  fix    {fix.format_map(words)}"
+            )
     last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     return DeviceError(
         f"image: {builder} could not {aim}.\n  said   {last}\n  fix    read its output above"
     )
-
-
-def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], str, str]]:
-    """Patterns of a builder's output, each with its meaning and fix; the first that fits counts."""
-    registry = registry_of(image)
-    login = f"{builder} login {registry}"
-    no_daemon = (_NO_DAEMON, "its daemon does not run", "start it, or take podman or buildah")
-    if aim.startswith("build "):
-        return [no_daemon]  # errors of the recipe's steps about other hosts are not the registry's
-    return [
-        no_daemon,
-        (_NO_LOGIN, f"{registry} wants a login", f"run: {login}"),
-        (
-            _DENIED,
-            f"{registry} denied it to this login",
-            f"log in as a user who may ({login}), or take another repository",
-        ),
-        (_ABSENT, f"{registry} does not have this image", "check its name and tag"),
-        (_SILENT, f"{registry} does not answer", "look at its name, proxies and certificates"),
-    ]

@@ -65,9 +65,15 @@ def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
         "mount": sample.mount_path,
         "data": _data(sample),
     }
+    # The sample training, ready for `kubectl create -f -`.
+    name, script = "deepspeed-helloworld", f"{EXAMPLES}/HelloDeepSpeed/train_bert_ds.py"
+    job = deepspeed_job(spec, name, sample, (script, "--checkpoint_dir", sample.log_dir))
+    text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200)
+    data = {"job.yaml": text.replace(f"{name}-{RUN}", name)}
+    training = make("config-map", name=name, namespace=spec.pod_network.namespace, data=data)
     servers = ("tensorboard", "tensorboard-service") if sample.tensorboard else ()
     bodies = [(STORAGE_GROUP, make(each, **words)) for each in ("volume", "claim")]
-    bodies.append((STORAGE_GROUP, _training(spec, sample)))
+    bodies.append((STORAGE_GROUP, training))
     bodies += [(SERVER_GROUP, make(each, **words)) for each in servers]
     return tuple(make_manifest(OWNER, pulling(spec, body), group) for group, body in bodies)
 
@@ -145,17 +151,6 @@ def deepspeed_job(
     return mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
 
 
-def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
-    """The sample training, ready for `kubectl create -f -`."""
-    name = "deepspeed-helloworld"
-    script = f"{EXAMPLES}/HelloDeepSpeed/train_bert_ds.py"
-    job = deepspeed_job(spec, name, sample, (script, "--checkpoint_dir", sample.log_dir))
-    text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200)
-    text = text.replace(f"{name}-{RUN}", name)
-    namespace = spec.pod_network.namespace
-    return make("config-map", name=name, namespace=namespace, data={"job.yaml": text})
-
-
 ENVIRONMENT: Final = "railyard-rdma"
 """Name of the ConfigMap for `envFrom`."""
 SCRIPTS: Final = "railyard-rdma-scripts"
@@ -186,8 +181,25 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
         for name, each in data.items()
     ]
     if own.admission:
+        # Patch containers that ask for a resource of the rails, but keep their own values. Ours
+        # come first in `envFrom`: of two sources the later one counts, and `env` more than both.
+        resources = json.dumps(sorted(pod_attachment(spec).resources))
+        limits = f"{resources}.exists(n, n in c.resources.limits)"
+        asks = f"has(c.resources) && has(c.resources.limits) && {limits}"
+        source = f'{_CONTAINER}.envFrom.configMapRef{{name: "{ENVIRONMENT}"}}'
+        ours = f"{_CONTAINER}.envFrom{{configMapRef: {source}}}"
+        mine = f'c.envFrom.exists(e, has(e.configMapRef) && e.configMapRef.name == "{ENVIRONMENT}")'
+        lacks = f"({asks}) && !(has(c.envFrom) && {mine})"
+        patches = [
+            _each(f"{lacks} && !has(c.envFrom)", "envFrom", _EMPTY),
+            _each(lacks, "envFrom/0", ours),
+        ]
+        if spec.jobs.topology_file is not None:
+            patches += _topology_patches(spec.jobs.topology_file, asks)
+        condition = f"object.spec.containers.exists(c, {asks})"
+        policy = make("policy", condition=condition, patches=" + ".join(patches))
         binding = make("policy-binding", namespaces=[*spaces])
-        bodies += [("", _policy(spec)), ("", binding)]
+        bodies += [("", policy), ("", binding)]
     return tuple(
         make_manifest(f"own-pods-{space}" if space else "own-pods", body, group)
         for space, body in bodies
@@ -198,30 +210,6 @@ def on_rails_script(spec: ClusterSpec) -> str:
     """The program that finds the pod's RDMA devices, then runs its arguments; empty for VFs."""
     words = on_devices(spec, ())
     return f"#!/bin/sh\n{words[_SH_C]}" if len(words) > _SH_C else ""
-
-
-def _policy(spec: ClusterSpec) -> Body:
-    """Patch containers that ask for a resource of the rails, but keep their own values."""
-    names = sorted(pod_attachment(spec).resources)
-    limits = f"{json.dumps(names)}.exists(n, n in c.resources.limits)"
-    asks = f"has(c.resources) && has(c.resources.limits) && {limits}"
-    patches = _env_patches(asks)
-    if spec.jobs.topology_file is not None:
-        patches += _topology_patches(spec.jobs.topology_file, asks)
-    condition = f"object.spec.containers.exists(c, {asks})"
-    return make("policy", condition=condition, patches=" + ".join(patches))
-
-
-def _env_patches(asks: str) -> list[str]:
-    """First in `envFrom`: of two sources the later one counts, and `env` counts more than both."""
-    source = f'{_CONTAINER}.envFrom.configMapRef{{name: "{ENVIRONMENT}"}}'
-    ours = f"{_CONTAINER}.envFrom{{configMapRef: {source}}}"
-    mine = f'c.envFrom.exists(e, has(e.configMapRef) && e.configMapRef.name == "{ENVIRONMENT}")'
-    lacks = f"({asks}) && !(has(c.envFrom) && {mine})"
-    return [
-        _each(f"{lacks} && !has(c.envFrom)", "envFrom", _EMPTY),
-        _each(lacks, "envFrom/0", ours),
-    ]
 
 
 def _topology_patches(file: TopologyFile, asks: str) -> list[str]:
@@ -275,21 +263,22 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
     """Plan the operator and the samples; a site without Kubernetes gets neither."""
     if spec.kubernetes is None:
         return JobsPlan(manifests=())
-    operator = _mpi_operator(spec) if installs(spec, "mpi_operator") else ()
-    login = login_manifests(spec, "jobs", spec.pod_network.namespace, 0)
-    own = plan_own_pods(spec, 0)
-    return JobsPlan(manifests=login + own + operator + plan_deepspeed(spec))
-
-
-def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:
-    vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
-    image = spec.sources.images.mpi_operator
-    made: list[Manifest] = []
-    for body in (each for each in vendored if not name_of(each).startswith(_OF_PROFILES)):
-        own = pulling(spec, with_image(body, image))
-        for pod in pods_in(own):  # each node of a cluster may be tainted
-            pod.update(tolerations(spec))
-        # The namespace first, then what needs it, then the operator.
-        made.append(make_manifest("mpi-operator", own, _GROUPS.get(str(body["kind"]), 1)))
-    made += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
-    return tuple(sorted(made, key=lambda manifest: manifest.group))
+    operator: list[Manifest] = []
+    if installs(spec, "mpi_operator"):
+        vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
+        image = spec.sources.images.mpi_operator
+        for body in (each for each in vendored if not name_of(each).startswith(_OF_PROFILES)):
+            own = pulling(spec, with_image(body, image))
+            for pod in pods_in(own):  # each node of a cluster may be tainted
+                pod.update(tolerations(spec))
+            # The namespace first, then what needs it, then the operator.
+            operator.append(make_manifest("mpi-operator", own, _GROUPS.get(str(body["kind"]), 1)))
+        operator += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
+    return JobsPlan(
+        manifests=(
+            *login_manifests(spec, "jobs", spec.pod_network.namespace, 0),
+            *plan_own_pods(spec, 0),
+            *sorted(operator, key=lambda manifest: manifest.group),
+            *plan_deepspeed(spec),
+        )
+    )

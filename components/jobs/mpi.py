@@ -193,7 +193,16 @@ def torch_objects(
     Job; `trainjob` is a runtime of the site's own and a TrainJob.
     """
     workers, job, plain = _all_of(spec, kind, image), f"{name}-{RUN}", form == "job"
-    env = _pet_env(workers, f"{job}-0.{job}") if plain else []
+    env: list[JsonValue] = []
+    if plain:
+        values = {
+            "PET_NNODES": str(workers.count),
+            "PET_NPROC_PER_NODE": str(workers.gpus),
+            "PET_MASTER_ADDR": f"{job}-0.{job}",
+            "PET_MASTER_PORT": str(PORT),
+        }
+        rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
+        env = [*env_list(values), {"name": "PET_NODE_RANK", "valueFrom": rank}]
     container = rail_container(spec, workers, _NODE, env)
     container["command"] = [*on_devices(spec, ("torchrun", *program), kind)]
     label = "batch.kubernetes.io/job-name" if plain else "jobset.sigs.k8s.io/jobset-name"
@@ -211,14 +220,3 @@ def torch_objects(
         make(first, metadata=make_metadata(spec, name, **labels), **words),
         make(second, metadata=make_metadata(spec, name), **words),
     )
-
-
-def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
-    values = {
-        "PET_NNODES": str(workers.count),
-        "PET_NPROC_PER_NODE": str(workers.gpus),
-        "PET_MASTER_ADDR": first,
-        "PET_MASTER_PORT": str(PORT),
-    }
-    rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
-    return [*env_list(values), {"name": "PET_NODE_RANK", "valueFrom": rank}]

@@ -92,11 +92,19 @@ def _judge(asked: Asked, limits: Limits, probe: Probe, log: str) -> list[LogVerd
     if not asked.compare:
         return [_launch(asked.kind, limits, probe, log)]
     first, _, second = log.partition(OVER_TCP)
-    over = (
+    rdma, tcp = _reached(asked.kind, first), _reached(asked.kind, second)
+    verdict: Verdict = "error"
+    actual = "a launch without a result"
+    if rdma and tcp:
+        unit = "GB/s" if asked.kind == "nccl" else "images/s"
+        verdict = verdict_for(rdma > tcp)
+        numbers = f"{rdma:.2f} {unit} over RDMA, {tcp:.2f} {unit} over TCP"
+        actual = f"{numbers}: {rdma / tcp:.2f} times as much"
+    return [
         _launch(asked.kind, limits, probe, first),
         _launch(asked.kind, limits, probe, second, tcp=True),
-    )
-    return [*over, _compare(asked.kind, first, second)]
+        LogVerdict.of((row("comparison", verdict, actual),), actual),
+    ]
 
 
 def _launch(
@@ -111,19 +119,6 @@ def _launch(
         return judge_nccl_text(log, limits.transport, floor, wanted)
     asked = NcclAsked(transport="socket") if tcp else asked_of(limits)
     return judge_training_text(log, probe.ranks, None if tcp else limits.images_floor_s, asked)
-
-
-def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
-    unit = "GB/s" if kind == "nccl" else "images/s"
-    pair = _reached(kind, rdma), _reached(kind, tcp)
-    verdict: Verdict = "error"
-    actual = "a launch without a result"
-    if pair[0] and pair[1]:
-        ratio = pair[0] / pair[1]
-        verdict = verdict_for(ratio > 1)
-        numbers = f"{pair[0]:.2f} {unit} over RDMA, {pair[1]:.2f} {unit} over TCP"
-        actual = f"{numbers}: {ratio:.2f} times as much"
-    return LogVerdict.of((row("comparison", verdict, actual),), actual)
 
 
 def _reached(kind: JobKind, text: str) -> float | None:
@@ -201,8 +196,10 @@ class _Part:
         """Print the new lines, and find out whether it ended."""
         current = api.get(path_of(self.body))
         for pod in pods_of(api, self.body):
-            if _speaks(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
-                meta = pod["metadata"]
+            meta, phase = pod["metadata"], pod.get("status", {}).get("phase")
+            # Of a job with numbered pods the first one, which has rank 0.
+            is_first = meta.get("annotations", {}).get(_INDEX, "0") == "0"
+            if is_first and is_launcher(pod) and phase not in {None, "Pending"}:
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
                 log = self.logs.setdefault(path, LogReader(path))
                 for line in log.read_on(api):
@@ -215,12 +212,6 @@ class _Part:
     def text(self) -> list[str]:
         """All lines so far."""
         return [line for log in self.logs.values() for line in log.lines]
-
-
-def _speaks(pod: Body) -> bool:
-    """The launcher of an MPIJob; of a job with numbered pods the first one, which has rank 0."""
-    index = pod["metadata"].get("annotations", {}).get(_INDEX, "0")
-    return is_launcher(pod) and index == "0"
 
 
 def follow(

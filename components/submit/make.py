@@ -26,7 +26,7 @@ from components.model.hosts import Host
 from components.model.jobs import Collective
 from components.model.places import shares_resource
 from components.model.units import PinnedImage
-from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, speeds_of, worker_kinds
+from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, worker_kinds
 
 JobKind = Literal["nccl", "perftest", "deepspeed", "horovod", "pytorch"]
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -183,9 +183,12 @@ def _of_workers(
     if asked.kind == "perftest":
         return
     if len(kinds) > 1:
-        what = "; ".join(f"{', '.join(each.names)}: {_traits(site, each)}" for each in kinds)
+        found: list[str] = []
+        for each in kinds:
+            rails = ", ".join(f"{rail} at {speed} Gbit/s" for rail, speed in each.speeds.items())
+            found.append(f"{', '.join(each.names)}: {each.gpus} GPUs, {rails or 'no rail'}")
         fix = "name nodes with the same GPUs and rails: every pod of a job asks for the same."
-        yield Refusal(f"the nodes are not of one kind ({what})", fix)
+        yield Refusal(f"the nodes are not of one kind ({'; '.join(found)})", fix)
     sample = site.jobs.deepspeed if asked.kind == "deepspeed" else None
     for host in site.workers:
         if not host.gpus:
@@ -210,12 +213,6 @@ def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Refusal]:
         else:
             fix = "name two nodes of one rail; on InfiniBand take nccl."
             yield Refusal(f"{names} share no rail of Ethernet", fix)
-
-
-def _traits(site: ClusterSpec, kind: WorkerKind) -> str:
-    speeds = speeds_of(site, kind.hosts[0])
-    rails = ", ".join(f"{rail} at {speed} Gbit/s" for rail, speed in speeds.items())
-    return f"{kind.gpus} GPUs, {rails or 'no rail'}"
 
 
 _EXAMPLES: Final = "/horovod/examples/tensorflow2"
@@ -253,25 +250,34 @@ class UserJob:
 def make_job(chosen: Chosen) -> UserJob:
     """Make the job of a choice."""
     spec, kind = chosen.spec, chosen.asked.kind
+    objects: list[Body] = []
+    watched: list[Watched] = []
     if kind == "perftest":
-        objects, watched = _perftest(chosen)
+        # A server and a client on every rail that the two nodes share, all at the same time.
+        for rail, pair in ((each, pair) for each in spec.rails for pair in rail_pairs(spec, each)):
+            job = user_perftest(spec, rail, pair)
+            ours = {f"{job.probe.name}-{end}": f"{rail.name}-{end}" for end in "sc"}
+            names = {fit_name(old): f"{chosen.asked.called}-{new}" for old, new in ours.items()}
+            objects += _own([*job.objects], _deadline(chosen), names)
+            probe = job.probe.model_copy(update={"name": rail.name})
+            watched.append(Watched(len(objects) - 1, probe))
     elif kind == "pytorch":
-        objects, watched = _pytorch(chosen)
+        asked, form = chosen.asked, chosen.asked.form or "job"
+        made = torch_objects(spec, asked.called, chosen.kind, asked.image, asked.program, form)
+        objects, watched = _own([*made], None), [Watched(len(made) - 1)]
     else:
-        objects, watched = _by_mpi(chosen)
+        body, followed = _by_mpi(chosen)
+        objects, watched = _own([body], _deadline(chosen)), [followed]
     return UserJob(
         name=chosen.asked.called,
         namespace=spec.pod_network.namespace,
         objects=tuple(pulling(spec, body) for body in objects),
-        watched=watched,
+        watched=tuple(watched),
         limits=plan_acceptance(spec).limits,
     )
 
 
-_Made = tuple[list[Body], tuple[Watched, ...]]
-
-
-def _by_mpi(chosen: Chosen) -> _Made:
+def _by_mpi(chosen: Chosen) -> tuple[Body, Watched]:
     """One MPIJob: its log is judged, unless it is a user's program under DeepSpeed."""
     asked, spec, kind = chosen.asked, chosen.spec, chosen.kind
     probe = Probe(
@@ -284,8 +290,15 @@ def _by_mpi(chosen: Chosen) -> _Made:
     )
     watched = Watched(0, probe)
     if asked.kind == "deepspeed":
-        body = _deepspeed(chosen)
-        watched = Watched(0) if asked.program else watched
+        sample, scan = spec.jobs.deepspeed, spec.acceptance.deepspeed_scan
+        if sample is None:
+            raise Bug("a DeepSpeed job of a site without jobs.deepspeed. Please open an issue.")
+        if asked.program:
+            body, watched = deepspeed_job(spec, asked.called, sample, asked.program), Watched(0)
+        else:
+            call = scan_call(scan.maxsize_exponent if scan else _MAXSIZE)
+            launcher = deepspeed_launcher(spec, sample, call)
+            body = mpi_job(spec, asked.called, deepspeed_workers(spec, sample), launcher)
     elif asked.kind == "horovod":
         command = mpirun_command(spec, kind.ranks, asked.program or RESNET, kind)
         body = launched_job(spec, asked.called, kind, command, asked.image, twice=asked.compare)
@@ -294,45 +307,7 @@ def _by_mpi(chosen: Chosen) -> _Made:
         command, image = nccl_command(spec, kind, collective), spec.jobs.image
         body = launched_job(spec, asked.called, kind, command, image, twice=asked.compare)
         watched = Watched(0, probe.model_copy(update={"collective": collective}))
-    return _own([body], _deadline(chosen)), (watched,)
-
-
-def _deepspeed(chosen: Chosen) -> Body:
-    asked, spec, sample = chosen.asked, chosen.spec, chosen.spec.jobs.deepspeed
-    if sample is None:
-        raise Bug("a DeepSpeed job of a site without jobs.deepspeed. Please open an issue.")
-    if asked.program:
-        return deepspeed_job(spec, asked.called, sample, asked.program)
-    scan = spec.acceptance.deepspeed_scan
-    call = scan_call(scan.maxsize_exponent if scan else _MAXSIZE)
-    workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
-    return mpi_job(spec, asked.called, workers, launcher)
-
-
-def _perftest(chosen: Chosen) -> _Made:
-    """A server and a client on every rail that the two nodes share, all at the same time."""
-    spec, name = chosen.spec, chosen.asked.called
-    objects: list[Body] = []
-    watched: list[Watched] = []
-    for rail in spec.rails:
-        for pair in rail_pairs(spec, rail):
-            job = user_perftest(spec, rail, pair)
-            names = {
-                fit_name(f"{job.probe.name}-{end}"): f"{name}-{rail.name}-{end}" for end in "sc"
-            }
-            objects += _own([*job.objects], _deadline(chosen), names)
-            probe = job.probe.model_copy(update={"name": rail.name})
-            watched.append(Watched(len(objects) - 1, probe))
-    return objects, tuple(watched)
-
-
-def _pytorch(chosen: Chosen) -> _Made:
-    asked = chosen.asked
-    form = asked.form or "job"
-    objects = torch_objects(
-        chosen.spec, asked.called, chosen.kind, asked.image, asked.program, form
-    )
-    return _own([*objects], None), (Watched(len(objects) - 1),)
+    return body, watched
 
 
 def _deadline(chosen: Chosen) -> int | None:
