@@ -160,7 +160,7 @@ class AcceptancePlan:
     policy: Policy = Policy()
     shared: str = ""
     """Digest of everything that concerns more than one host: jobs, traffic class, rails, pod
-    network, operators."""
+    network, operators. While it stays, an update may prove only the changed hosts."""
     left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
     networks: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], metadata=OMIT_EMPTY
@@ -193,13 +193,16 @@ class AcceptancePlan:
 def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
     cluster, age = plan_probes(spec), spec.acceptance.max_age_days
+    shared = (
+        spec.jobs, spec.acceptance, spec.rdma, *spec.rails, spec.pod_network, spec.operators,
+        spec.kubernetes, spec.containers, spec.ib_fabric,
+    )  # fmt: skip
+    texts = "\n".join(part.model_dump_json() if part is not None else "" for part in shared)
     in_cluster = [
         replace(_probe(spec, job.probe, job=job), round=number)
         for job, number in zip(cluster.jobs, cluster.rounds, strict=True)
     ]
-    on_hosts = [
-        _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
-    ]
+    on_hosts = [_probe(spec, host.probe, host=host) for host in plan_payload_probes(spec)]
     return AcceptancePlan(
         cluster=spec.name,
         gate=spec.acceptance.gate,
@@ -213,7 +216,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         ib=plan_ib_looks(spec),
         access=refer_to(spec, kubernetes),
         images=tuple(ProbePlan(job.probe, job, ()) for job in cluster.images),
-        shared=_shared(spec),
+        shared=hashlib.sha256(texts.encode()).hexdigest()[:16],
         networks=plan_networks(spec),
         budget=cluster.budget,
         store=spec.evidence_store,
@@ -226,16 +229,6 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
             max_age_days=0 if age == MAX_AGE_DAYS else age,
         ),
     )
-
-
-def _shared(spec: ClusterSpec) -> str:
-    """Digest of the shared parts: while it stays, an update may prove only the changed hosts."""
-    parts = (
-        spec.jobs, spec.acceptance, spec.rdma, *spec.rails, spec.pod_network, spec.operators,
-        spec.kubernetes, spec.containers, spec.ib_fabric,
-    )  # fmt: skip
-    texts = [part.model_dump_json() if part is not None else "" for part in parts]
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _limits(spec: ClusterSpec) -> Limits:
@@ -289,19 +282,6 @@ def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
         rdma_mtu_bytes=rdma_mtu(min(*mtus, pod or max(mtus))),
         networks=tuple(map(str, networks)),
         devices=() if is_vf or "" in devices else tuple(sorted(devices)),
-    )
-
-
-def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
-    """Describe a probe on hosts for the evidence; for `nvidia-smi` it counts the GPUs."""
-    gpus = sum(worker.gpus for name in host.nodes if (worker := spec.host(name)))
-    return Probe(
-        name=host.name,
-        kind=host.kind,
-        rails=host.rails,
-        nodes=host.nodes,
-        ranks=gpus if host.kind == "mpi_gpus" else host.ranks,
-        rates=dict(host.rates),
     )
 
 

@@ -139,10 +139,12 @@ class Mpi:
         """Acceptance's first probe: `mpirun` in one container starts a program in all."""
         if self.spec is None:
             raise StoryError("the payload was not planned")
-        probe = next(each for each in plan_payload_probes(self.spec) if each.kind == "mpi_hosts")
+        probe = next(
+            each for each in plan_payload_probes(self.spec) if each.probe.kind == "mpi_hosts"
+        )
         timed = replace(probe, deadline_s=probe.deadline_s * self.site.patience)
         ran = asyncio.run(run_host_probe(timed, client_secrets("vm")))
-        if not ran.succeeded or sorted(ran.log.split()) != sorted(probe.nodes):
+        if not ran.succeeded or sorted(ran.log.split()) != sorted(probe.probe.nodes):
             raise StoryError(f"mpirun: {ran.reason}\n{ran.log}")
         return f"{' '.join(probe.command)}\n{ran.log.strip()}"
 

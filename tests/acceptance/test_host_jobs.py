@@ -32,11 +32,11 @@ def _new_key() -> asyncssh.SSHKey:
 
 HOST_KEY, CLIENT_KEY = _new_key(), _new_key()
 SECRETS = {"ssh_private_key": CLIENT_KEY.export_private_key("openssh").decode()}
-PROBES = {probe.name: probe for probe in plan_payload_probes(load_spec())}
+PROBES = {probe.probe.name: probe for probe in plan_payload_probes(load_spec())}
 
 
 def test_probes_in_the_order_of_their_meaning() -> None:
-    assert [(probe.name, probe.kind) for probe in PROBES.values()] == [
+    assert [(each.probe.name, each.probe.kind) for each in PROBES.values()] == [
         ("mpi-hosts", "mpi_hosts"),
         ("mpi-gpus", "mpi_gpus"),
         ("perftest-rail-0-vm01-vm02", "perftest"),
@@ -68,22 +68,24 @@ def test_nccl_goes_over_the_rail_in_the_rdma_class() -> None:
     assert "NCCL_IB_TC=106" in probe.command
     assert "netdevs=ens224" in probe.client.script
     assert "NCCL_IB_GID_INDEX" not in " ".join(probe.command)
-    assert (probe.ranks, probe.rails) == (4, ("rail-0",))
+    assert (probe.probe.ranks, probe.probe.rails) == (4, ("rail-0",))
 
 
 def test_hosts_with_more_gpus_have_more_slots() -> None:
     spec = load_spec()
     hosts = tuple(host.model_copy(update={"gpus": 8}) for host in spec.hosts)
-    probes = {p.kind: p for p in plan_payload_probes(spec.model_copy(update={"hosts": hosts}))}
+    probes = {
+        p.probe.kind: p for p in plan_payload_probes(spec.model_copy(update={"hosts": hosts}))
+    }
     assert "192.168.4.11:8,192.168.4.12:8,192.168.4.13:8,192.168.4.14:8" in probes["nccl"].command
-    assert probes["nccl"].ranks == 32
-    assert probes["mpi_hosts"].ranks == 4
+    assert probes["nccl"].probe.ranks == 32
+    assert probes["mpi_hosts"].probe.ranks == 4
     assert "192.168.4.11,192.168.4.12,192.168.4.13,192.168.4.14" in probes["mpi_hosts"].command
 
 
 def test_both_ends_of_a_perftest() -> None:
     probe = PROBES["perftest-rail-0-vm01-vm02"]
-    assert probe.nodes == ("vm01", "vm02")
+    assert probe.probe.nodes == ("vm01", "vm02")
     assert probe.server is not None
     assert (probe.client.endpoint.device, probe.server.endpoint.device) == ("vm01", "vm02")
     assert '-d "$hca" -x "$gid" -T 106 -D 5 --report_gbits -F 192.168.111.12' in probe.client.script

@@ -193,10 +193,10 @@ def test_without_a_kubeconfig_hosts_run_the_probes(
     async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeRun:
         await asyncio.sleep(0)
         assert secrets == {"ssh_private_key": "key"}
-        asked.append(probe.name)
+        asked.append(probe.probe.name)
         hosts = "".join(f"vm0{n}\n" for n in range(1, 5))
         logs = {"mpi-hosts": hosts, "resnet50": load_training("nvaie_resnet50")}
-        return ProbeRun(logs.get(probe.name, ""), ended=True, succeeded=True, reason="")
+        return ProbeRun(logs.get(probe.probe.name, ""), ended=True, succeeded=True, reason="")
 
     monkeypatch.setattr(probe_runs, "run_host_probe", run_host_probe)
     monkeypatch.setattr(probe_runs, "read_snapshot", no_counters)

@@ -97,7 +97,7 @@ def drift(lab: HostLab, plan: PayloadPlan, number: int) -> list[str]:
 
 
 def probe(lab: HostLab, kind: str) -> tuple[HostProbe, ProbeRun]:
-    found = next(each for each in plan_payload_probes(lab.spec) if each.kind == kind)
+    found = next(each for each in plan_payload_probes(lab.spec) if each.probe.kind == kind)
     secrets = client_secrets(STACK)
     return found, asyncio.run(run_host_probe(found, secrets))
 
@@ -119,7 +119,7 @@ def test_a_second_run_changes_nothing(running: HostLab, plan: PayloadPlan) -> No
 def test_mpi_starts_on_every_host_through_the_forced_command(running: HostLab) -> None:
     planned, ran = probe(running, "mpi_hosts")
     assert ran.succeeded, ran
-    assert sorted(ran.log.split()) == sorted(planned.nodes)
+    assert sorted(ran.log.split()) == sorted(planned.probe.nodes)
 
 
 def test_every_host_has_its_gpu(running: HostLab) -> None:

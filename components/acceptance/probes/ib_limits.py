@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,7 +12,7 @@ from pydantic import Field
 from components.acceptance.logs.log_model import Seen
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership
+from components.model.infiniband import DEFAULT_PARTITION, InfiniBand, Membership
 from components.model.places import list_ib_switches
 from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
@@ -74,40 +73,36 @@ def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
 
     The subnet manager gives one only to two ports that may talk there: the answers prove a key.
     """
-    fabric = spec.infiniband
-    partitions = fabric.partitions if fabric else ()
-    return tuple(
-        ask for each in partitions if each.members != "all" for ask in _asks(spec, each, host)
-    )
-
-
-def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[PathAsk]:
-    fabric = on_infiniband(spec)
-    listed = {h.name: (h, partition.member(h.name)) for h in fabric}
-    members = {name: m.ports_of(h.hca_guids) if m else () for name, (h, m) in listed.items()}
-    own = members.get(host.name, ())
+    found, fabric = list[PathAsk](), on_infiniband(spec)
     others = [h for h in fabric if h.name != host.name and h.hca_guids]
-    kind = partition.membership_of(host.name)
-    source = own[0] if own else next(iter(host.hca_guids), None)
-    inside = [
-        (h, guid)
-        for h in others
-        for guid in members[h.name]
-        if "full" in {kind, partition.membership_of(h.name)}
-    ]
-    outside = [(h, guid) for h in others for guid in h.hca_guids if guid not in members[h.name]]
-    for number, (found, wanted) in enumerate(((inside, bool(own)), (outside, False)), start=1):
-        if source is not None and found:
-            other, guid = found[0]
-            yield PathAsk(
-                name=f"{partition.name}.{number}",
-                partition=partition.name,
-                source=source,
-                target=guid,
-                to=f"{other.name}/hca-{other.hca_guids.index(guid)}",
-                pkey=partition.pkey | (_FULL if kind == "full" else 0),
-                wanted=wanted,
-            )
+    partitions = spec.infiniband.partitions if spec.infiniband else ()
+    for partition in (each for each in partitions if each.members != "all"):
+        listed = {h.name: (h, partition.member(h.name)) for h in fabric}
+        members = {name: m.ports_of(h.hca_guids) if m else () for name, (h, m) in listed.items()}
+        own = members.get(host.name, ())
+        kind = partition.membership_of(host.name)
+        source = own[0] if own else next(iter(host.hca_guids), None)
+        inside = [
+            (h, guid)
+            for h in others
+            for guid in members[h.name]
+            if "full" in {kind, partition.membership_of(h.name)}
+        ]
+        outside = [(h, guid) for h in others for guid in h.hca_guids if guid not in members[h.name]]
+        for number, (ends, wanted) in enumerate(((inside, bool(own)), (outside, False)), start=1):
+            if source is not None and ends:
+                other, guid = ends[0]
+                ask = PathAsk(
+                    name=f"{partition.name}.{number}",
+                    partition=partition.name,
+                    source=source,
+                    target=guid,
+                    to=f"{other.name}/hca-{other.hca_guids.index(guid)}",
+                    pkey=partition.pkey | (_FULL if kind == "full" else 0),
+                    wanted=wanted,
+                )
+                found.append(ask)
+    return tuple(found)
 
 
 LOOK_DEADLINE_S: Final = 120.0

@@ -293,7 +293,12 @@ def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
         client_end, server_end, address = pod_attachment(spec), pod_attachment(spec), POD_ADDRESS
         rates = {test.rail: float(pair.speed_gbit_s)}
     else:
-        client_end, (server_end, address) = rail_attachment(spec, own), _served(spec, far, pair)
+        network = spec.pod_network
+        # `static` has one address per rail.
+        is_known = network.ipam == "static" or network.host_network or far.name in pod_links(spec)
+        server_end = rail_attachment(spec, far, server=pair.server if is_known else None)
+        address = server_address(spec, far, pair.server) if is_known else RAIL_ADDRESS
+        client_end = rail_attachment(spec, own)
         rates = other_rates(spec, {test.rail: pair.speed_gbit_s})
     gpu, refused, cases = test.gpu, test.refused, test.cases
     calls = [perftest_command(spec, address, each, gpu=gpu, refused=refused) for each in cases]
@@ -342,15 +347,6 @@ def user_perftest(spec: ClusterSpec, rail: Rail, pair: RailPair) -> ProbeJob:
     return ProbeJob(probe, jobs, 1, perftest_command(spec, address), spec.jobs.image)
 
 
-def _served(spec: ClusterSpec, rail: Rail, pair: RailPair) -> tuple[PodAttachment, str]:
-    """The server's attachment to its rail, and its address; `static` has one address per rail."""
-    network = spec.pod_network
-    if network.ipam == "static" or network.host_network or rail.name in pod_links(spec):
-        attachment = rail_attachment(spec, rail, server=pair.server)
-        return attachment, server_address(spec, rail, pair.server)
-    return rail_attachment(spec, rail), RAIL_ADDRESS
-
-
 def _script(
     spec: ClusterSpec, test: PairTest, end: str, commands: Sequence[tuple[str, ...]]
 ) -> str:
@@ -396,7 +392,6 @@ def _pod(
     return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}
 
 
-HostProbeKind = Literal["mpi_hosts", "mpi_gpus", "nccl", "perftest", "resnet50"]
 SMOKE_DEADLINE_S: Final = 120.0
 """Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
 PERFTEST_DEADLINE_S: Final = 180.0
@@ -416,23 +411,15 @@ class HostCommand:
 
 @dataclass(frozen=True, slots=True)
 class HostProbe:
-    """One probe: its commands, its hosts, and the expected result."""
+    """One probe and its commands."""
 
-    name: str
-    kind: HostProbeKind
-    rails: tuple[str, ...]
-    nodes: tuple[str, ...]
-    """perftest: sender, receiver. Else the hosts of all ranks."""
-    ranks: int
-    """Ranks of MPI; 0 for a perftest."""
+    probe: Probe
     client: HostCommand
     """Its output is the log."""
     server: HostCommand | None
     """The server of a perftest: it runs at the same time, and ends with the client."""
     deadline_s: float
     command: tuple[str, ...]
-    rates: Mapping[str, float] = field(default_factory=dict[str, float], metadata=OMIT_EMPTY)
-    """The rates of the rails whose hosts are faster than the slowest worker there, in Gbit/s."""
 
 
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
@@ -441,21 +428,30 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     if containers is None or len(spec.workers) < PAIR:
         return ()
     hosts, fitted = spec.workers, tuple(host for host in spec.workers if host.gpus)
-    smoke = [_Launch("mpi-hosts", "mpi_hosts", hosts, len(hosts), ("hostname",))]
+    smoke = [_Launch("mpi-hosts", "mpi_hosts", hosts, ("hostname",))]
     if fitted:
-        program = ("nvidia-smi", "-L")
-        smoke.append(_Launch("mpi-gpus", "mpi_gpus", fitted, len(fitted), program))
-    probes = [_launched(spec, containers, each) for each in smoke]
-    probes += [
-        _perftest(spec, containers, rail, pair)
-        for rail in spec.rails
-        for pair in _pairs(spec, rail)
-    ]
+        smoke.append(_Launch("mpi-gpus", "mpi_gpus", fitted, ("nvidia-smi", "-L")))
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
-    launches = [_nccl(spec, kind) for kind in kinds]
-    if spec.acceptance.resnet50 is not None:
-        launches += [_resnet50(kind, spec.acceptance.resnet50.batch_size) for kind in kinds[:1]]
-    return (*probes, *(_launched(spec, containers, each) for each in launches))
+    sizes = ("-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
+    program = ("all_reduce_perf", *sizes, "-g", "1")
+    names = [f"nccl-all-reduce{kind_suffix(spec, kind)}" for kind in kinds]
+    launches = [
+        _Launch(name, "nccl", kind.hosts, program, kind.speeds)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    if (images := spec.acceptance.resnet50) is not None:
+        # The guide's command; the other NCCL variables keep it on the rails.
+        program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size")
+        program += (str(images.batch_size), "--use_fp16", "--variable_update=horovod", "--xla=True")
+        launches += [
+            _Launch("resnet50", "resnet50", kind.hosts, program, kind.speeds) for kind in kinds[:1]
+        ]
+    pairs = ((rail, pair) for rail in spec.rails for pair in _pairs(spec, rail))
+    return (
+        *(_launched(spec, containers, each) for each in smoke),
+        *(_perftest(spec, containers, *each) for each in pairs),
+        *(_launched(spec, containers, each) for each in launches),
+    )
 
 
 def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
@@ -478,12 +474,11 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """One `mpirun` over hosts: the hosts, the number of ranks, and their program."""
+    """One `mpirun` over hosts: the hosts, and the program of their ranks."""
 
     name: str
-    kind: HostProbeKind
+    kind: Literal["mpi_hosts", "mpi_gpus", "nccl", "resnet50"]
     hosts: tuple[Host, ...]
-    ranks: int
     program: tuple[str, ...]
     speeds: Mapping[str, int] = field(default_factory=dict[str, int])
     """The rails that it measures, to their speed; empty if it measures none."""
@@ -491,36 +486,28 @@ class _Launch:
 
 def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> HostProbe:
     """Make a probe that `mpirun` on the first host starts on all hosts."""
-    hosts, ranks, program = launch.hosts, launch.ranks, launch.program
+    hosts, program = launch.hosts, launch.program
     measured = launch.kind in {"nccl", "resnet50"}
+    gpus = sum(host.gpus for host in hosts)
+    ranks = gpus if measured else len(hosts)
     exports = nccl_exports(spec) if measured else ()
     run = on_own_devices(spec, program) if measured else program
     script = shlex.join(mpirun(hosts, ranks, (*exports, *run)))
-    return HostProbe(
+    probe = Probe(
         name=launch.name,
         kind=launch.kind,
         rails=tuple(launch.speeds),
         nodes=tuple(host.name for host in hosts),
-        ranks=ranks,
+        ranks=gpus if launch.kind == "mpi_gpus" else ranks,
+        rates=other_rates(spec, launch.speeds),
+    )
+    return HostProbe(
+        probe,
         client=HostCommand(host_endpoint(hosts[0]), in_container(containers, f"{script}\n")),
         server=None,
         deadline_s=spec.acceptance.timeout_s if measured else SMOKE_DEADLINE_S,
         command=mpirun(hosts, ranks, (*exports, *program)),
-        rates=other_rates(spec, launch.speeds),
     )
-
-
-def _nccl(spec: ClusterSpec, kind: WorkerKind) -> _Launch:
-    program = ("all_reduce_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
-    name = f"nccl-all-reduce{kind_suffix(spec, kind)}"
-    return _Launch(name, "nccl", kind.hosts, kind.ranks, (*program, "-g", "1"), kind.speeds)
-
-
-def _resnet50(kind: WorkerKind, batch_size: int) -> _Launch:
-    """The guide's command; the other NCCL variables keep it on the rails."""
-    program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
-    program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
-    return _Launch("resnet50", "resnet50", kind.hosts, kind.ranks, program, kind.speeds)
 
 
 def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailPair) -> HostProbe:
@@ -528,17 +515,19 @@ def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailP
     card = nic_on(receiver, rail.name)
     client = perftest_command(spec, (card.address if card else None) or "")
     server = perftest_command(spec)
-    return HostProbe(
+    probe = Probe(
         name=f"perftest-{rail.name}-{sender.name}-{receiver.name}",
         kind="perftest",
         rails=(rail.name,),
         nodes=(sender.name, receiver.name),
-        ranks=0,
+        rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
+    )
+    return HostProbe(
+        probe,
         client=_end(containers, (sender, rail), "perftest_client", client),
         server=_end(containers, (receiver, rail), "perftest_server", server),
         deadline_s=PERFTEST_DEADLINE_S,
         command=client,
-        rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
     )
 
 

@@ -82,11 +82,18 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
         if probe.kind == "nccl"
     ]
     mpirun = (programs.mpirun or "mpirun") if linked else ""
+    calls = [job.command for job in jobs if job.image == image and job.probe.kind == "perftest"]
+    called = [("ib_write_bw",), *calls] if calls else []
     needed = [
         *((mpirun, *linked, *_SSH) if linked else ()),
-        *_perftests(jobs, image),
+        # Every program of perftest, with the name that it has there.
+        *dict.fromkeys(each for call in called for each in programs_of(call)),
         *(("deepspeed", "pdsh", "getent", *_SSH) if "deepspeed_scan" in kinds else ()),
     ]
+    sample = spec.jobs.deepspeed
+    scans = "deepspeed_scan" in kinds and not (sample and sample.host_network)
+    # In such pods the driver may hide the GIDs of the same card from NCCL.
+    hides = way_of(spec) == "macvlan" and spec.jobs.gid_index is None
     probe = Probe(
         name=name,
         kind="image",
@@ -94,7 +101,7 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
         nodes=(),
         image=image,
         programs=tuple(needed),
-        nccl_least=NCCL_ON_MACVLAN if any(_hides_gids(spec, kind) for kind in kinds) else "",
+        nccl_least=NCCL_ON_MACVLAN if hides and ("nccl" in kinds or scans) else "",
         nccl_suspect=NCCL_SUSPECT_ON_V100 if has_v100 else "",
     )
     settings = {
@@ -108,21 +115,6 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
     return ProbeJob(
         probe, (make_job(spec, name, _pod(spec, image, script)),), 0, ("image_check", image), image
     )
-
-
-def _hides_gids(spec: ClusterSpec, kind: str) -> bool:
-    """Whether a probe runs NCCL in pods from which the driver may hide GIDs of the same card."""
-    sample = spec.jobs.deepspeed
-    in_host = kind == "deepspeed_scan" and sample is not None and sample.host_network
-    runs_nccl = kind in ("nccl", "deepspeed_scan") and spec.jobs.gid_index is None
-    return runs_nccl and way_of(spec) == "macvlan" and not in_host
-
-
-def _perftests(jobs: Iterable[ProbeJob], image: str) -> list[str]:
-    """Every call of perftest in an image, with the name that it has there."""
-    calls = [job.command for job in jobs if job.image == image and job.probe.kind == "perftest"]
-    found = [("ib_write_bw",), *calls] if calls else []
-    return [*dict.fromkeys(each for call in found for each in programs_of(call))]
 
 
 def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
@@ -167,8 +159,14 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
     looked = _spaced(hosts, turns * AT_ONCE)
     looks = [node_job(spec, host) for host in looked]
-    alone = [*_case_probes(spec), *_collectives(spec)]
-    others_s = _others_s(spec, looks, alone)
+    alone = _alone(spec)
+    # Seconds of everything except rounds of pairs: first of the pods for locked memory.
+    others_s = START_S + len(spec.workers) / PODS_A_SECOND
+    times = 2 if spec.acceptance.suite == "soak" else 1
+    others_s += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
+    for job in alone:
+        ranks_s = job.probe.ranks / RANKS_A_SECOND
+        others_s += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
     parts = plan_pairs(spec, others_s)
     found = [(1, job) for job in looks]
     rounds = [each for part in parts for each in part.rounds]
@@ -195,17 +193,6 @@ def _spaced(hosts: Sequence[Host], most: int) -> tuple[Host, ...]:
     return tuple(hosts[place * len(hosts) // count] for place in range(count))
 
 
-def _others_s(spec: ClusterSpec, looks: Sequence[ProbeJob], alone: Sequence[ProbeJob]) -> float:
-    """Seconds of everything except rounds of pairs."""
-    times = 2 if spec.acceptance.suite == "soak" else 1
-    seconds = START_S + len(spec.workers) / PODS_A_SECOND  # locked memory
-    seconds += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
-    for job in alone:
-        ranks_s = job.probe.ranks / RANKS_A_SECOND
-        seconds += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
-    return seconds
-
-
 def _budget(
     spec: ClusterSpec, parts: Sequence[Part], looks: int, alone: Sequence[ProbeJob], others_s: float
 ) -> Budget:
@@ -227,25 +214,22 @@ def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob
     )
 
 
-def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
-    """The cases of the file, between the first two workers of the first rail."""
+def _alone(spec: ClusterSpec) -> list[ProbeJob]:
+    """The file's cases between the first two workers of the first rail, then the collectives."""
     first = [(pair, rail.name) for rail in spec.rails[:1] for pair in rail_pairs(spec, rail)][:1]
-    return [
+    found = [
         perftest_job(spec, pair, PairTest(case.name, rail, (case,)))
         for case in spec.acceptance.perftest
         for pair, rail in first
     ]
-
-
-def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
     if not spec.jobs.mpi_operator:
-        return []
+        return found
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
     if spec.acceptance.suite != "full":
         spaced = ((kind, _spaced(kind.hosts, MOST_RANKS // kind.gpus)) for kind in kinds)
         kinds = [replace(kind, hosts=hosts) for kind, hosts in spaced]
     names = spec.acceptance.collectives
-    found = [nccl_job(spec, kind, name) for kind in kinds for name in names]
+    found += [nccl_job(spec, kind, name) for kind in kinds for name in names]
     if spec.acceptance.suite == "full":
         found += [
             nccl_job(spec, replace(kind, hosts=hosts), name, f"-half-{number}")

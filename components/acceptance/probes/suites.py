@@ -107,24 +107,40 @@ def plan_pairs(spec: ClusterSpec, others_s: float) -> tuple[Part, ...]:
     for what, tests in _wanted(spec):
         left_s = LIMIT_S[spec.acceptance.suite] - others_s - sum(each.expected_s for each in found)
         left = MOST_TESTS - sum(each.count for each in found)
+        rounds: tuple[Round, ...] = ()
+        # All tests; or one for each card; or one in 2, 4, 8 ... of the pairs.
+        for thinner in (0, *(1 << power for power in range(_THINNEST))) if tests else ():
+            kept = _thinned(tests, thinner) if thinner else tests
+            if len(kept) <= left:
+                rounds = in_rounds(spec, kept)
+                if sum(map(_round_s, rounds)) <= left_s:
+                    break
         if tests:
-            found.append(Part(what, _fitting(spec, tests, left_s, left), len(tests)))
+            found.append(Part(what, rounds, len(tests)))
     return tuple(_under_load(spec, each) for each in found)
 
 
 def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
     roce, full = spec.rdma.transport == "roce", spec.acceptance.suite == "full"
-    ring = [(pair, rail.name) for rail in spec.rails for pair in rail_pairs(spec, rail)]
+    ring = [(pair, rail) for rail in spec.rails for pair in rail_pairs(spec, rail)]
+    leaves = leaves_of_hosts(spec)
     if roce:
         own: list[Test] = []
         for pair, rail in ring:
-            flows = _flows(spec, rail, pair)
+            # Tests between two leaves get enough connections to use each link.
+            hosts, flows = (pair.client, pair.server), RAIL_CASE.qps
+            one, other = (leaves.get((host.name, rail.name), "") for host in hosts)
+            if rail.leaves and one and other and one != other:
+                way = ports_between(spec, one, other)
+                flows = flows_for(sum(role == "uplink_egress" for role, _, _ in way))
             swept = tuple(_case(tool, flows=flows) for tool in _SWEEP if full)
-            own.append((pair, PairTest(rail, rail, swept or (with_flows(flows),))))
+            own.append((pair, PairTest(rail.name, rail.name, swept or (with_flows(flows),))))
         yield "each rail between neighbours", tuple(own)
     if full and roce:
         both = tuple(_case(tool) for tool in _SWEEP[:2])
-        near = ((pair, PairTest(f"{rail}-gpu", rail, both, gpu=True)) for pair, rail in ring)
+        near = (
+            (pair, PairTest(f"{rail.name}-gpu", rail.name, both, gpu=True)) for pair, rail in ring
+        )
         yield "each rail in GPU memory", _with_gpus(spec, near)
         yield "separate rails", tuple(_across(spec))
         yield "each rail between far pairs", tuple(_far(spec))
@@ -132,37 +148,27 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
         hosts = on_infiniband(spec)
         rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
         pairs = [RailPair(one, other, int(rate)) for one, other in pairwise(hosts)]
-        for gpu, what in ((False, "each adapter"), (True, "each adapter in GPU memory"))[
-            : 1 + full
-        ]:
-            tests = (
-                (pair, _of_adapter(number, full=full, gpu=gpu))
-                for number in range(hca_count(spec))
-                for pair in pairs
+        names = [(number, f"adapter-{number}") for number in range(hca_count(spec))]
+        cases = [_case(tool, rdma_cm=False) for tool in _SWEEP]
+        host = [
+            PairTest(name, name, (*cases[: None if full else 1],), adapter=n) for n, name in names
+        ]
+        yield "each adapter", tuple((pair, test) for test in host for pair in pairs)
+        if full:
+            gpu = [
+                PairTest(f"{name}-gpu", name, (*cases[:2],), adapter=number, gpu=True)
+                for number, name in names
+            ]
+            yield (
+                "each adapter in GPU memory",
+                _with_gpus(spec, ((pair, test) for test in gpu for pair in pairs)),
             )
-            yield what, _with_gpus(spec, tests) if gpu else tuple(tests)
-
-
-def _of_adapter(number: int, *, full: bool, gpu: bool) -> PairTest:
-    name = f"adapter-{number}"
-    tools = _SWEEP[: (2 if gpu else None) if full else 1]
-    cases = [_case(tool, rdma_cm=False) for tool in tools]
-    return PairTest(f"{name}-gpu" if gpu else name, name, tuple(cases), adapter=number, gpu=gpu)
 
 
 def _case(tool: PerftestTool, *, rdma_cm: bool = True, flows: int = 1) -> PerftestCase:
     lasts = None if tool.endswith("_lat") else PERFTEST_SECONDS
     flows = 1 if lasts is None else flows
     return PerftestCase(name="rail", tool=tool, rdma_cm=rdma_cm, qps=flows, duration_s=lasts)
-
-
-def _flows(spec: ClusterSpec, name: str, pair: RailPair) -> int:
-    """Give tests between two leaves enough connections to use each link."""
-    rail, leaves = spec.rail(name), leaves_of_hosts(spec)
-    one, other = (leaves.get((host.name, name), "") for host in (pair.client, pair.server))
-    if rail is None or not rail.leaves or not one or not other or one == other:
-        return RAIL_CASE.qps
-    return flows_for(sum(way[0] == "uplink_egress" for way in ports_between(spec, one, other)))
 
 
 def _with_gpus(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Test, ...]:
@@ -194,43 +200,25 @@ def _turned(spec: ClusterSpec, rail: Rail, by: int) -> list[Host]:
 
 
 def _far(spec: ClusterSpec) -> Iterator[Test]:
-    """Rounds of the circle method among the workers of one speed, without those of neighbours."""
+    """Up to `MOST_CIRCLES` rounds of the circle method among the workers of one speed.
+
+    They are spread over all n - 1; an odd host rests in turn. Pairs of neighbours are left out.
+    """
     for rail in spec.rails if not shares_resource(spec) else ():
         near = {frozenset((p.client.name, p.server.name)) for p in rail_pairs(spec, rail)}
         for speed, hosts in speed_classes(spec, rail).items():
-            for one, other in _circle(hosts):
-                if frozenset((one.name, other.name)) not in near:
-                    yield RailPair(one, other, speed), PairTest(rail.name, rail.name)
+            ring: list[Host | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
+            rounds, half = len(ring) - 1, len(ring) // 2
+            step = max(rounds // MOST_CIRCLES, 1)
+            for turn in range(0, rounds, step)[:MOST_CIRCLES]:
+                turned = [ring[0], *ring[1 + turn :], *ring[1 : 1 + turn]]
+                for one, other in zip(turned[:half], reversed(turned[half:]), strict=True):
+                    if one and other and frozenset((one.name, other.name)) not in near:
+                        yield RailPair(one, other, speed), PairTest(rail.name, rail.name)
 
 
 MOST_CIRCLES: Final = 8
 """Rounds of the circle method for each rail: in each, every host has another partner."""
-
-
-def _circle(hosts: tuple[Host, ...]) -> Iterator[tuple[Host, Host]]:
-    """Pairs of up to `MOST_CIRCLES` rounds, spread over all n - 1; an odd host rests in turn."""
-    ring: list[Host | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
-    rounds, half = len(ring) - 1, len(ring) // 2
-    step = max(rounds // MOST_CIRCLES, 1)
-    for turn in range(0, rounds, step)[:MOST_CIRCLES]:
-        turned = [ring[0], *ring[1 + turn :], *ring[1 : 1 + turn]]
-        for one, other in zip(turned[:half], reversed(turned[half:]), strict=True):
-            if one is not None and other is not None:
-                yield one, other
-
-
-def _fitting(
-    spec: ClusterSpec, tests: tuple[Test, ...], left_s: float, left: int
-) -> tuple[Round, ...]:
-    """Put all tests in rounds; or one for each card; or one in 2, 4, 8 ... of the pairs."""
-    rounds: tuple[Round, ...] = ()
-    for thinner in (0, *(1 << power for power in range(_THINNEST))):
-        kept = _thinned(tests, thinner) if thinner else tests
-        if len(kept) <= left:
-            rounds = in_rounds(spec, kept)
-            if sum(map(_round_s, rounds)) <= left_s:
-                break
-    return rounds
 
 
 def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
@@ -252,8 +240,17 @@ def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
     """Put each test in the first round without a conflict over its hosts, addresses and ways."""
     used: dict[Hashable, set[int]] = {}
     rounds: list[list[Test]] = []
+    leaves = leaves_of_hosts(spec)
     for pair, test in tests:
-        uses = [*_uses(spec, pair, test)]
+        far = test.server_rail or test.rail
+        # Both hosts whole: a test can fill a PCIe switch of two cards.
+        uses: list[Hashable] = [pair.client.name, pair.server.name]
+        if spec.pod_network.ipam == "static":
+            uses.append(("the one address of a server", far))
+        ways = leaves.get((pair.client.name, test.rail)), leaves.get((pair.server.name, far))
+        if ways[0] != ways[1]:  # read bytes come back
+            both = (ways, ways[::-1]) if len(test.cases) > 1 else (ways,)
+            uses += [part for out, into in both for part in (("out of", out), ("into", into))]
         taken = set[int]().union(*(used.get(each, ()) for each in uses))
         place = next(number for number in range(len(rounds) + 1) if number not in taken)
         if place == len(rounds):
@@ -262,22 +259,6 @@ def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
         for each in uses:
             used.setdefault(each, set()).add(place)
     return tuple(map(tuple, rounds))
-
-
-def _uses(spec: ClusterSpec, pair: RailPair, test: PairTest) -> Iterator[Hashable]:
-    """The resources of a test, with both hosts whole: it can fill a PCIe switch of two cards."""
-    yield pair.client.name
-    yield pair.server.name
-    if spec.pod_network.ipam == "static":
-        yield "the one address of a server", test.server_rail or test.rail
-    leaves = leaves_of_hosts(spec)
-    far = test.server_rail or test.rail
-    out, into = leaves.get((pair.client.name, test.rail)), leaves.get((pair.server.name, far))
-    if out != into:
-        both = len(test.cases) > 1  # read bytes come back
-        for one, other in ((out, into), (into, out))[: 1 + both]:
-            yield "out of", one
-            yield "into", other
 
 
 def _round_s(tests: Round) -> float:
@@ -332,7 +313,11 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
     share no spine, the way goes over super-spines, which count as spines. Without routed links
     between the leaves the list is empty.
     """
-    distances = _distances(spec, other)
+    distances, reached = {other: 0}, [other]
+    for name in reached:
+        new = [far for far in routed_neighbours(spec).get(name, ()) if far not in distances]
+        distances |= dict.fromkeys(new, distances[name] + 1)
+        reached += new
     way: dict[tuple[HopRole, str, str], None] = {}
     waiting, seen = [leaf] if leaf in distances else [], set[str]()
     while waiting:
@@ -346,16 +331,6 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
         waiting += [far for far in reversed(nearer) if near not in seen]
         seen.add(near)
     return [*way]
-
-
-def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
-    """Count the routed links from each switch to `to`."""
-    found, waiting = {to: 0}, [to]
-    for name in waiting:
-        new = [far for far in routed_neighbours(spec).get(name, ()) if far not in found]
-        found |= dict.fromkeys(new, found[name] + 1)
-        waiting += new
-    return found
 
 
 FLOWS: Final = (16, 32, 64, 128)
