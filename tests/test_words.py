@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import pytest
+import yaml
 
 ROOT: Final = Path(__file__).parents[1]
 BANNED: Final = re.compile(
@@ -102,13 +103,17 @@ def rooms() -> tuple[str, ...]:
 @cache
 def room_texts(room: str, kind: Kind) -> tuple[str, ...]:
     """The docstrings of a room, or its messages."""
-    shortest = 5 if kind == "message" else 2
-    return tuple(
+    shortest, folder = 5 if kind == "message" else 2, ROOT / "components" / room
+    texts = [
         text
-        for path in sorted((ROOT / "components" / room).rglob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         for _, text, found in texts_of(path.read_text())
-        if found == kind and len(text.split()) >= shortest
-    )
+        if found == kind
+    ]
+    if kind == "message" and (table := folder / "findings.yaml").is_file():
+        rows: Mapping[str, Mapping[str, str]] = yaml.safe_load(table.read_text())
+        texts += [text for row in rows.values() for text in row.values()]
+    return tuple(text for text in texts if len(text.split()) >= shortest)
 
 
 @cache

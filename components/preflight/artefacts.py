@@ -29,9 +29,10 @@ from components.artefacts.web import FetchError, length_of, measure
 from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding, on_device
+from components.core.problem import Finding
 from components.model.cluster import ClusterSpec
 from components.model.sources import EvidenceStore, Registry
+from components.preflight.report import lack
 from components.project.engine import HERE
 
 
@@ -81,7 +82,13 @@ def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
             images[image.address] = images.pop(image.address, image)
     for image in _of_charts(spec, lock):
         images[image.address] = images.pop(image.address, image)
-    return (*files, *_keys(site), *images.values())
+    users: dict[tuple[str, str], list[str]] = {}
+    for host in site.hosts:
+        if (repository := site.settings_of(host).driver.repository) is not None:
+            users.setdefault((repository.key, repository.key_sha256), []).append(host.name)
+    for number, ((address, digest), hosts) in enumerate(users.items(), 1):
+        files.append(Artefact(f"driver-key-{number}", "file", address, digest, tuple(hosts)))
+    return (*files, *images.values())
 
 
 def charts_without_images(spec: ClusterSpec, lock: Lock) -> tuple[listing.Artefact, ...]:
@@ -121,16 +128,6 @@ def _users(site: ClusterSpec, found: listing.Artefact) -> tuple[str, ...]:
     )
 
 
-def _keys(site: ClusterSpec) -> Iterator[Artefact]:
-    """Yield the signing keys of driver repositories."""
-    users: dict[tuple[str, str], list[str]] = {}
-    for host in site.hosts:
-        if (repository := site.settings_of(host).driver.repository) is not None:
-            users.setdefault((repository.key, repository.key_sha256), []).append(host.name)
-    for number, ((address, digest), hosts) in enumerate(users.items(), 1):
-        yield Artefact(f"driver-key-{number}", "file", address, digest, tuple(hosts))
-
-
 def _image(site: ClusterSpec, use: str, image: str) -> Artefact:
     """Return an image by the name under which this site pulls it."""
     registry, plane = site.sources.registry, site.kubernetes
@@ -165,12 +162,13 @@ _FETCH_FIXES: Final[Mapping[str, str]] = {
     "77": "install ca-certificates",
 }
 """curl's exit status to the fix (curl(1), EXIT CODES)."""
-Words = tuple[str, str, str, str, str]
-"""Parts of a finding: cause, fault, actual value, wanted value, and fix."""
-LATER: Final = "then run `railyard preflight` again"
+_NO_HEAD: Final = frozenset({"405", "501"})
+"""Answers of a server that does not know HEAD: it may serve the file to GET."""
 
 
-def judge_artefacts(artefacts: Iterable[Artefact], facts: Mapping[str, str]) -> Iterator[Words]:
+def judge_artefacts(
+    device: str, artefacts: Iterable[Artefact], facts: Mapping[str, str]
+) -> Iterator[Finding]:
     """Judge the files that a host fetches itself, and the images that it pulls."""
     for each in artefacts:
         key = "image" if each.kind == "image" else "sum" if each.sha256 else "reach"
@@ -185,44 +183,20 @@ def judge_artefacts(artefacts: Iterable[Artefact], facts: Mapping[str, str]) -> 
             shown = "".join(words) or says
         elif key == "reach" and says >= "400" and says not in _NO_HEAD:
             shown, fix = f"the server answers {says}", _FETCH_FIXES["22"]
-        judge = _judge_image if key == "image" else _judge_file
-        yield from judge(each, says, shown, fix)
+        row = _IMAGES.get(says, "image" if fix else "broken-image")
+        if key != "image":
+            row = "absent-file" if says == "absent" else "file" if fix else ""
+            row = row or ("other-file" if each.sha256 not in {"", says} else "")
+        if row:
+            words = {"name": each.name, "address": each.address, "wanted": each.sha256 or "there"}
+            yield lack(device, row, shown, **words, fix=fix)
 
 
 _NO_HEAD: Final = frozenset({"403", "405", "501"})
 """Answers to HEAD of a server that may serve the file to GET: it does not know HEAD, or the
 address is signed, and a signature of S3 holds for one method."""
-
-
-def _judge_file(artefact: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:
-    cause, address = f"artefact-{artefact.name}", artefact.address
-    if says == "absent":
-        what = f"the host lacks {address}."
-        fix = f"copy it there, {LATER}; or name an https address that the host reaches"
-        yield cause, what, "absent", artefact.sha256 or "there", fix
-    elif fix:
-        yield cause, f"{address} cannot be fetched from the host.", shown, "an answer", fix
-    elif artefact.sha256 not in {"", says}:
-        what = f"{address} has another checksum than the site."
-        fix = "take the file that the checksum was made of, or write the checksum of this one"
-        yield cause, what, says, artefact.sha256, fix
-
-
-def _judge_image(image: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:
-    name, what = image.address, ""
-    if says in {"401", "403"}:
-        what = f"the registry of {name} wants a login, or does not serve this image without one."
-        fix = "give the hosts a login for it, or use a registry without login"
-    elif says == "404":
-        what = f"the registry lacks the image {name}."
-        fix = "push it there, or correct its name and tag"
-    elif fix:
-        what = f"the registry of {name} cannot be reached from the host."
-    elif says != "200":
-        what = f"the registry answers a pull of {name} with an error."
-        fix = "look at the registry"
-    if what:
-        yield image.name, what, shown, "200", fix
+_IMAGES: Final = {"200": "", "401": "private-image", "403": "private-image", "404": "absent-image"}
+"""A registry's answer to the finding."""
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
@@ -249,40 +223,34 @@ def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ..
     if not unpinned:
         return ()
     names = ", ".join(each.name for each in unpinned.artefacts)
-    what = "not everything that the site brings has a checksum, and an update refuses that."
-    return (on_device(HERE, "unpinned", what, names, "all pinned", unpinned.fix),)
+    return (lack(HERE, "unpinned", names, fix=unpinned.fix),)
 
 
 def look_here(
     reach: Reach, found: listing.Artefact, lock: Lock, project: Path
 ) -> tuple[Finding, ...]:
     """Check from this machine that a chart or file exists and matches its checksum."""
-    rule = f"artefact-{found.name}"
+    name = f"artefact-{found.name}"
     if found.kind == "chart":
-        rule = f"chart-{found.path[1]}"
+        name = f"chart-{found.path[1]}"
     elif found.kind == "image":
-        rule = f"image-{found.path[-2] if found.path[-1] == 'image' else found.path[-1]}"
-    lack = partial(on_device, HERE, rule.replace(" ", "-"))
-    folder, entry = project / found.address, lock.find(found)
-    if found.local:
-        what = f"the project lacks the chart {found.address}."
-        fix = "leave chart and repo out for upstream's own, or put the chart there"
-        return () if folder.exists() else (lack(what, "absent", str(folder), fix),)
+        name = f"image-{found.path[-2] if found.path[-1] == 'image' else found.path[-1]}"
     # The name of an image has its version already.
     version = "" if found.name.endswith(found.version) else f" {found.version}"
+    find = partial(lack, HERE, name=name.replace(" ", "-"), shown=f"{found.name}{version}")
+    folder, entry = project / found.address, lock.find(found)
+    if found.local:
+        lacks = find("local-chart", "absent", address=found.address, wanted=folder)
+        return () if folder.exists() else (lacks,)
     try:
         digest = _digest(reach, found, entry)
     except FetchError as error:
-        what = f"{found.name}{version} cannot be fetched from this machine."
-        return (lack(what, f"{error.address}: {error.what}", "an answer", error.fix),)
+        return (find("unfetched", f"{error.address}: {error.what}", fix=error.fix),)
     wanted = found.checksum or (entry.sha256 if entry else digest)
     if digest == wanted:
         return ()
-    by, fix = "lock", f"`railyard pin SITE --update {found.name}` takes it over"
-    if found.checksum:
-        by, fix = "site", "if the change is right, correct the checksum in the site"
-    what = f"upstream serves another {found.name}{version} than the {by} names."
-    return (lack(what, digest, wanted, f"see why upstream changed it; {fix}"),)
+    row = "other-in-site" if found.checksum else "other-in-lock"
+    return (find(row, digest, wanted=wanted, artefact=found.name),)
 
 
 def _digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
@@ -315,7 +283,6 @@ def look_at_store(
         open_store(store, secrets).runs(stack)
     except RailyardError as error:
         actual, _, fix = str(error).rpartition("\n  fix    ")
-        what = "acceptance cannot share its evidence."
-        wanted = f"a list of the runs in {store.address}"
-        return (on_device(HERE, "evidence-store", what, actual.splitlines()[0], wanted, fix),)
+        shown = actual.splitlines()[0]
+        return (lack(HERE, "evidence-store", shown, address=store.address, fix=fix),)
     return ()

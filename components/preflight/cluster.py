@@ -15,7 +15,7 @@ import yaml
 from components.catalogue.cluster_parts import TABLE
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import shortened
-from components.core.problem import Finding, on_device
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes import rights as rbac
 from components.kubernetes.client import Calls
@@ -26,6 +26,7 @@ from components.model.owners import owners_of
 from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
 from components.plan.make import ClusterPlan
+from components.preflight.report import lack
 from components.update.cluster import judge_existing, open_existing, tried_pods
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -45,21 +46,16 @@ def look_at_cluster(
     try:
         calls = open_existing(plan.kubernetes, secrets)
         if calls is not None and (denied := _denied(calls, rights_of(spec, plan))):
-            what = "the kubeconfig's user lacks permissions for an update."
-            actual = f"may not {shortened([each.words() for each in denied], _MOST, '; ')}"
-            wanted = "the rights of `railyard rbac SITE`"
-            fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
-            yield on_device(CLUSTER, "rights", what, actual, wanted, fix)
+            words = shortened([each.words() for each in denied], _MOST, "; ")
+            yield lack(CLUSTER, "rights", f"may not {words}")
         elif calls is not None:
             for each in judge_existing(spec, plan, applied, calls):
                 yield replace(each, device=CLUSTER)
     except DeviceError as error:
-        away = isinstance(error, UnreachableError)
-        what = "the cluster's API is not reached" if away else "the cluster is not as the file says"
         words, _, fix = str(error).partition("\n  fix    ")
         fix = fix or "look at the secret kubeconfig, and at the way to its server"
-        found = on_device(CLUSTER, "api", f"{what}.", words, "a cluster to use", fix)
-        yield found.rated("unreachable") if away else found
+        row = "api-away" if isinstance(error, UnreachableError) else "api"
+        yield lack(CLUSTER, row, words, fix=fix)
 
 
 def _denied(calls: Calls, rights: tuple[rbac.Right, ...]) -> tuple[rbac.Right, ...]:

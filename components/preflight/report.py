@@ -7,11 +7,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted, shortened
 from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
+from components.core.templates import read_table
+
+
+def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
+    """Report what one device lacks, in the texts of a row of findings.yaml; `words` fill them."""
+    texts: Mapping[str, str] = read_table(__file__, "findings")[row]
+    fix = texts.get("fix", "{fix}")
+    fix = texts.get("dnf", fix) if words.get("manager") == "dnf" else fix
+    written = (texts.get("rule", row), texts["what"], texts.get("wanted", "{wanted}"), fix)
+    rule, what, wanted, fix = (text.format_map(words) for text in written)
+    severity = cast("Severity", texts.get("severity", "error"))
+    return Finding(what, (), fix, severity, rule, device, actual, wanted)
+
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
 _WORDS: Final[Mapping[Severity, str]] = {
@@ -97,26 +110,22 @@ class Preflight:
 
 def render_text(found: Preflight) -> str:
     """Render one paragraph per cause, BGP neighbours, skipped machines, and the summary."""
-    bgp = (f"routing  {each.device}: {each}" for each in found.neighbors)
-    left_out = (
-        f"not read: {shortened(names, _SHOWN)}; {why}."
-        for names, why in (
-            (found.unmade, "the update makes them"),
-            (found.no_login, "nothing logs in to them (login: none)"),
-        )
-        if names
-    )
-    return "\n".join([*map(_paragraph, found.groups), *bgp, *left_out, found.summary])
-
-
-def _paragraph(group: Group) -> str:
-    first, shown = group[0], group[:_SHOWN]
-    mark = "" if first.severity == "error" else f" ({first.severity})"
-    width = max(len(each.device) for each in shown)
-    rows = label_rows([row for each in shown for row in rows_of(each, width)])
-    more = [f"         and {len(group) - _SHOWN} more"] if len(group) > _SHOWN else []
-    lines = [f"{first.rule}{mark}: {first.what}", *rows, *more, f"  fix    {first.fix}"]
-    return "\n".join(lines)
+    lines: list[str] = []
+    for group in found.groups:
+        first, shown = group[0], group[:_SHOWN]
+        mark = "" if first.severity == "error" else f" ({first.severity})"
+        width = max(len(each.device) for each in shown)
+        lines.append(f"{first.rule}{mark}: {first.what}")
+        lines += label_rows([row for each in shown for row in rows_of(each, width)])
+        lines += [f"         and {len(group) - _SHOWN} more"] if len(group) > _SHOWN else []
+        lines.append(f"  fix    {first.fix}")
+    lines += (f"routing  {each.device}: {each}" for each in found.neighbors)
+    for names, why in (
+        (found.unmade, "the update makes them"),
+        (found.no_login, "nothing logs in to them (login: none)"),
+    ):
+        lines += [f"not read: {shortened(names, _SHOWN)}; {why}."] if names else []
+    return "\n".join([*lines, found.summary])
 
 
 def render_json(found: Preflight) -> str:
@@ -139,78 +148,56 @@ _BADGES: Final[dict[Severity, str]] = {
     "warning": "skipped",
 }
 """Severity to a class of the acceptance report's style."""
-_SHOWN_NAMES: Final = 3
-"""Most devices that the overview lists for one cause; its section lists all."""
 _STYLE: Final = """\
 section table { table-layout: fixed; }
 section th:first-child { width: 20%; }
 td code { word-break: normal; overflow-wrap: anywhere; }
-@media (min-width: 48rem) { td.rule { white-space: nowrap; } }
 @media print { section { break-inside: avoid; } }
 """
-"""Equal column widths in all sections, and no broken words on wide screens."""
-_COMMAND: Final = re.compile(r"`([^`]*)`")
+"""Equal column widths in all sections, and no broken words."""
 
 
 def render_html(found: Preflight) -> str:
-    """Render an overview, then each cause with devices and fix, then every device."""
-    title = f"{found.cluster}: preflight"
-    head = (
-        f"<header><h1>{escape(found.cluster)} <small>preflight</small></h1>"
-        f"<p>{escape(found.summary)}</p></header>"
-    )
-    rows = [
-        f'<tr><td class="cause">{_badge(group[0])} {escape(group[0].rule)}</td>'
-        f"<td>{_words(group[0].what)}</td>"
-        f"<td>{escape(shortened([each.device or SITE for each in group], _SHOWN_NAMES))}</td></tr>"
-        for group in found.groups
-    ]
-    overview = table(("Cause", "What is wrong", "Where"), rows) if rows else ""
-    bgp = [_row(escape(each.device), escape(str(each))) for each in found.neighbors]
-    routing = section("Routing", table((), bgp)) if bgp else ""
-    return page(title, (head, overview, *map(_cause, found.groups), routing, _table(found)), _STYLE)
-
-
-def _words(text: str) -> str:
-    """Escape a text and mark its commands as code."""
-    return _COMMAND.sub(r"<code>\1</code>", escape(text))
-
-
-def _badge(found: Finding) -> str:
-    return f'<span class="badge {_BADGES[found.severity]}">{found.severity}</span>'
-
-
-def _row(name: str, *cells: str) -> str:
-    return "".join(
-        (f'<tr><td class="name">{name}</td>', *(f"<td>{x}</td>" for x in cells), "</tr>")
-    )
-
-
-def _cause(group: Group) -> str:
-    first = group[0]
-    rows = (
-        _row(
-            escape(each.device or SITE),
-            f"<code>{escape(each.actual or '; '.join(rows_of(each)))}</code>",
-            f"<code>{escape(each.wanted)}</code>",
+    """Render each cause with devices and fix, then BGP neighbours, then every device."""
+    title = f"<h1>{escape(found.cluster)} <small>preflight</small></h1>"
+    parts = [f"<header>{title}<p>{escape(found.summary)}</p></header>"]
+    for group in found.groups:
+        first = group[0]
+        badge = f'<span class="badge {_BADGES[first.severity]}">{first.severity}</span>'
+        rows = [
+            _row(
+                each.device or SITE,
+                f"<code>{escape(each.actual or '; '.join(rows_of(each)))}</code>",
+                f"<code>{escape(each.wanted)}</code>",
+            )
+            for each in group
+        ]
+        what, fix = (
+            re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
+            for text in (first.what, first.fix)
         )
-        for each in group
-    )
-    return section(
-        f"{_badge(first)} {escape(first.rule)}",
-        f"<p>{_words(first.what)}</p>",
-        table(("Device", "Is", "Wanted"), rows),
-        f"<p><strong>Fix</strong> {_words(first.fix)}</p>",
-    )
-
-
-def _table(found: Preflight) -> str:
+        parts.append(
+            section(
+                f"{badge} {escape(first.rule)}",
+                f"<p>{what}</p>",
+                table(("Device", "Is", "Wanted"), rows),
+                f"<p><strong>Fix</strong> {fix}</p>",
+            )
+        )
+    if bgp := [_row(each.device, escape(str(each))) for each in found.neighbors]:
+        parts.append(section("Routing", table((), bgp)))
     cells: dict[str, str] = {}
     for name in found.devices:
         lacks = "; ".join(escape(each.rule) for each in found.findings if each.device == name)
         cells[name] = lacks or '<span class="badge passed">good</span>'
     cells |= dict.fromkeys(found.unmade, '<span class="badge skipped">not made yet</span>')
-    no_login = '<span class="badge skipped">no login: not read</span>'
-    cells |= dict.fromkeys(found.no_login, no_login)
-    rows = (_row(escape(name), cell) for name, cell in cells.items())
-    return f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}"
+    unread = '<span class="badge skipped">no login: not read</span>'
+    cells |= dict.fromkeys(found.no_login, unread)
+    rows = [_row(name, cell) for name, cell in cells.items()]
+    parts.append(f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}")
+    return page(f"{found.cluster}: preflight", parts, _STYLE)
+
+
+def _row(name: str, *cells: str) -> str:
+    others = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><td class="name">{escape(name)}</td>{others}</tr>'

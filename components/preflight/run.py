@@ -18,12 +18,12 @@ from components.artefacts.registry import docker_logins
 from components.cloud.cloud_plan import PREFLIGHT_STEP, CloudPlan
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
-from components.cloud.preflight import Topic, look
+from components.cloud.preflight import look
 from components.cloud.request import open_api, previous_of
 from components.core.errors import DeviceError, RailyardError
 from components.core.key_values import HostState
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding, on_device
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
@@ -36,7 +36,7 @@ from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight import artefacts, judge
 from components.preflight.cluster import look_at_cluster
-from components.preflight.report import Preflight
+from components.preflight.report import Preflight, lack
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
 from components.remote.host_session import HostSession
@@ -61,42 +61,23 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     source, wanted = request.source, request.wanted
     if source.kind == "path":
         source = replace(source, place=str(project / source.place))
-    for rule, what, needs, make in (
-        (
-            "kubespray-tree",
-            "the tree of kubespray is not the one that the file names, or cannot be had.",
-            f"kubespray {wanted.release}",
-            partial(bring_tree, source, wanted.release, wanted.pin, wanted.version),
-        ),
-        (
-            "kubespray-environment",
-            "the Python environment of kubespray cannot be made.",
-            "its requirements, with their hashes",
-            partial(make_environment, str(project / request.requirements), request.python),
-        ),
+    requirements = str(project / request.requirements)
+    for row, make in (
+        ("tree", partial(bring_tree, source, wanted.release, wanted.pin, wanted.version)),
+        ("environment", partial(make_environment, requirements, request.python)),
     ):
         try:
             make()
         except RailyardError as error:
             words, _, fix = str(error).partition("\n  fix    ")
             fix = fix or "read its error, and run the same command yourself"
-            yield on_device(HERE, rule, what, " ".join(words.split()), needs, fix)
+            shown = " ".join(words.split())
+            yield lack(HERE, f"kubespray-{row}", shown, release=wanted.release, fix=fix)
     if shutil.which("ssh") is None:
-        what = "this machine lacks ssh, which Ansible needs to reach the nodes."
-        fix = "apt-get install openssh-client"
-        yield on_device(HERE, "kubespray-ssh", what, "not on PATH", "OpenSSH's client", fix)
+        yield lack(HERE, "kubespray-ssh", "not on PATH")
 
 
 CLOUD = "the cloud"
-_WHAT: Mapping[Topic, str] = {
-    "name": "the cloud has an object of a planned name, which this stack did not make.",
-    "location": "the cloud does not have this location.",
-    "type": "the cloud does not have this instance type.",
-    "image": "the cloud does not have this image.",
-    "capacity": "the location has too few instances of a type to give.",
-    "quota": "the project's quota is too small.",
-    "infiniband": "the InfiniBand network has too little room.",
-}
 
 
 def look_at_cloud(
@@ -111,17 +92,14 @@ def look_at_cloud(
         api = open_api(plan.api, secrets, OBSERVE_PATIENCE)
         lacks = look(api, plan.preflight, previous)
     except CloudError as error:
-        what, words = "the cloud's API does not list its objects.", " ".join(str(error).split())
-        fix = "look at environment.provision and at the two secrets of its API"
         # A refusal is an answer: the keys are wrong or lack permission.
         severity = "error" if error.status in {401, 403} else "unreachable"
-        yield on_device(CLOUD, "cloud-api", what, words, "an answer", fix).rated(severity)
+        yield lack(CLOUD, "cloud-api", " ".join(str(error).split())).rated(severity)
         return
     default = "correct environment.provision, or compare it with the cloud's console"
     for topic, words in lacks:
         actual, _, fix = words.partition(": ")
-        what, fix = _WHAT[topic], fix or default
-        yield on_device(CLOUD, f"cloud-{topic}", what, actual, "as planned", fix)
+        yield lack(CLOUD, f"cloud-{topic}", actual, fix=fix or default)
 
 
 HOST_DEADLINE_S: Final = 180.0
@@ -202,11 +180,18 @@ def run_preflight(
     managed = (*spec.switches, *((ufm,) if ufm else ()), *spec.hypervisors, *spec.reached)
     devices, drifts = tuple(each.name for each in managed), judge_drift(plan, applied, seen)
     findings = (
-        *_missing_secrets(spec, secrets),
+        *(
+            lack(HERE, "secret", "none", name=name, variable=env_name(name))
+            for name in secret_names(spec)
+            if not secrets.get(name)
+        ),
         *_judge(devices, spec, plan, seen, asked),
         *judge.judge_links(drifts),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
-        *_unknown_images(spec, lock),
+        *(
+            lack(HERE, "chart-images", f"{chart.name} {chart.version} is not in the lock")
+            for chart in artefacts.charts_without_images(spec, lock)
+        ),
         *found,
     )
     unmade = tuple(
@@ -218,23 +203,6 @@ def run_preflight(
     no_login = tuple(host.name for host in spec.unreached)
     bgp = tuple(judge.list_neighbors(plan.switches, applied, seen))
     return Preflight(spec.name, read, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
-
-
-def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    for name in secret_names(spec):
-        if not secrets.get(name):
-            what = f"the secret {name} is not known."
-            fix = f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
-            yield on_device(HERE, f"secret-{name}", what, "none", "a value", f"{fix} environment")
-
-
-def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
-    for chart in artefacts.charts_without_images(spec, lock):
-        what = "the images of a chart are unknown, so their registries were not asked."
-        actual = f"{chart.name} {chart.version} is not in the lock"
-        wanted = "a chart whose images the lock names"
-        fix = "run `railyard pin SITE`; for a chart in the project's own folder, pull them yourself"
-        yield on_device(HERE, "chart-images", what, actual, wanted, fix).rated("warning")
 
 
 def _judge(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 
+from components.cloud.preflight import Topic
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, render_finding
 from components.drift.applied import Applied
@@ -15,6 +19,7 @@ from components.drift.device_drift import Unreachable
 from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
 from components.plan.make import make_plan
+from components.preflight import report as report_module
 from components.preflight.artefacts import Artefact
 from components.preflight.judge import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
@@ -35,6 +40,17 @@ from tests.preflight.lacks import (
     settings,
     switch,
 )
+
+
+def test_every_row_of_the_table_of_texts_is_used_and_each_topic_of_a_cloud_has_one() -> None:
+    folder = Path(report_module.__file__).parent
+    code = "".join(path.read_text() for path in folder.glob("*.py"))
+    rows = yaml.safe_load((folder / "findings.yaml").read_text())
+    words = {*re.findall(r"[\w-]+", code)}
+    starts = tuple(re.findall(r'f"([a-z]+-)\{', code))
+    unused = {row for row in rows if not {row, row.replace("-", "_")} & words}
+    assert not [row for row in unused if not row.startswith(starts)]
+    assert {f"cloud-{topic}" for topic in get_args(Topic)} <= rows.keys()
 
 
 @pytest.mark.parametrize("cause", LACKS)
