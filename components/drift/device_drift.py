@@ -132,11 +132,13 @@ class DeviceDrift:
             "routing": self.routing,
             "upgrade": filter(None, (self.ahead,)),
         }
-        return tuple(
-            Finding(str(each), (), "", _severity(rule, each), rule, self.device)
-            for rule, faults in known.items()
-            for each in faults
-        )
+        found: list[Finding] = []
+        for rule, each in ((rule, each) for rule, faults in known.items() for each in faults):
+            severity: Severity = "unreachable" if rule == "unread" else "error"
+            if isinstance(each, RoutingFault):
+                severity = _OF_ROUTES.get(each.kind, "error")
+            found.append(Finding(str(each), (), "", severity, rule, self.device))
+        return tuple(found)
 
     @property
     def note(self) -> str:
@@ -207,12 +209,6 @@ def make_drift(
 _OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
 
 
-def _severity(rule: str, fault: object) -> Severity:
-    if isinstance(fault, RoutingFault):
-        return _OF_ROUTES.get(fault.kind, "error")
-    return "unreachable" if rule == "unread" else "error"
-
-
 _VERDICTS: Final = {
     "setting": "drift: {} setting(s) differ from the last update",
     "tool": "drift: {} tool(s) of Railyard are missing or altered",
@@ -227,24 +223,20 @@ _VERDICTS: Final = {
 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     """Render the report of `railyard drift`: a line per device, its findings under it."""
-    return "".join(
-        f"{drift.device:<12} {_verdict(drift)}\n"
-        + "".join(f"{'':<12}   {each.what}\n" for each in drift.findings if each.rule != "unread")
-        for drift in drifts
-    )
-
-
-def _verdict(drift: DeviceDrift) -> str:
-    if drift.unreachable is not None:
-        return f"unreachable: {drift.unreachable}"
-    if not drift.applied:
-        return "never applied"
-    if not drift.observed:
-        return "not observed"
-    counts = Counter(each.rule for each in drift.findings if each.severity == "error")
-    blind = any(each.severity == "unreachable" for each in drift.findings)
-    wrong = (words.format(counts[kind]) for kind, words in _VERDICTS.items() if counts[kind])
-    return next(wrong, "routing: not observed" if blind else "no drift")
+    lines: list[str] = []
+    for drift in drifts:
+        if drift.unreachable is not None:
+            verdict = f"unreachable: {drift.unreachable}"
+        elif not (drift.applied and drift.observed):
+            verdict = "not observed" if drift.applied else "never applied"
+        else:
+            counts = Counter(each.rule for each in drift.findings if each.severity == "error")
+            blind = any(each.severity == "unreachable" for each in drift.findings)
+            wrong = (text.format(counts[kind]) for kind, text in _VERDICTS.items() if counts[kind])
+            verdict = next(wrong, "routing: not observed" if blind else "no drift")
+        lines.append(f"{drift.device:<12} {verdict}\n")
+        lines += (f"{'':<12}   {each.what}\n" for each in drift.findings if each.rule != "unread")
+    return "".join(lines)
 
 
 def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from components.catalogue.switches import find_model
 from components.cloud.cloud_plan import list_calls
@@ -40,28 +41,6 @@ from components.update.servers import (
     judge_upgrades,
     node_versions,
 )
-
-
-def predict_interruptions(
-    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
-) -> tuple[str, ...]:
-    """Predict the interruptions and reboots of an update from these facts, most severe first.
-
-    `facts` are the assumed present states of devices.
-    """
-    return (
-        *host_departures(plan, facts, applied),
-        *_interruptions(spec, plan, facts),
-        *class_changes(plan.hosts, facts),
-    )
-
-
-def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """Predict refusals and upgrades of nodes that run the recorded versions."""
-    seen = Seen()
-    chosen = choose_upgrades(plan, applied, seen, ())
-    refused = tuple(map(render_finding, judge_upgrades(Situation(spec, plan, applied))))
-    return refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
 
 
 def as_recorded(plan: ClusterPlan) -> Applied:
@@ -122,19 +101,14 @@ def preview_plans(
     for host in before.hosts:  # assume that it runs jobs, since no device was read
         facts[host.name] = HostState({**host.desired.values, IN_SERVICE: "yes"})
     facts = {new.get(name, name): each for name, each in facts.items()}
-    recorded = as_recorded(before).follow(spec)
-    return Preview(
-        stack=after.stack,
+    found = _predicted(spec, after, facts, as_recorded(before).follow(spec))
+    again = [PROVEN_AGAIN] if before.digest != after.digest else []
+    return replace(
+        found,
         basis=f"the file against that of {reference}; no device and no state was read",
-        alarms=(
-            *replaced(before, after),
-            *predict_interruptions(spec, after, facts, recorded),
-            *predict_upgrades(spec, after, recorded),
-        ),
+        alarms=(*replaced(before, after), *found.alarms),
         edits=edits,
-        repairs=(),
-        notes=_notes(after, facts, is_changed=before.digest != after.digest),
-        ports=port_orders(after),
+        notes=(*found.notes, *again),
     )
 
 
@@ -147,29 +121,38 @@ def preview_state(
         each.name: was for each in plan.switches if (was := last_applied(each, applied))
     }
     facts |= known_hosts(plan, {}, applied)
+    found = _predicted(spec, plan, facts, applied)
+    programs = (f"Program: {words}" for words in programs_of(spec).values())
+    notes = (*found.notes, *([PROVEN_AGAIN] if edits else []), *programs)
+    basis = "the file against the recorded state; no device was read"
+    return replace(found, basis=basis, edits=edits, notes=notes)
+
+
+def _predicted(
+    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
+) -> Preview:
+    """Predict interruptions, reboots and upgrades from these assumed present states."""
+    seen = Seen()
+    chosen = choose_upgrades(plan, applied, seen, ())
+    refused = tuple(map(render_finding, judge_upgrades(Situation(spec, plan, applied))))
+    upgrades = refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
+    devices = (*(switch.name for switch in plan.switches), *(host.name for host in plan.hosts))
+    new = ", ".join(name for name in devices if name not in facts)
+    first = f"Never applied: {new}. The impact of a first update there is unknown."
     return Preview(
         stack=plan.stack,
-        basis="the file against the recorded state; no device was read",
-        alarms=(
-            *predict_interruptions(spec, plan, facts, applied),
-            *predict_upgrades(spec, plan, applied),
+        basis="",
+        alarms=(  # most severe first
+            *host_departures(plan, facts, applied),
+            *_interruptions(spec, plan, facts),
+            *class_changes(plan.hosts, facts),
+            *upgrades,
         ),
-        edits=edits,
+        edits=(),
         repairs=(),
-        notes=(
-            *_notes(plan, facts, is_changed=bool(edits)),
-            *(f"Program: {words}" for words in programs_of(spec).values()),
-        ),
+        notes=(NOT_READ, *([first] if new else []), *not_touched(plan.unreached)),
         ports=port_orders(plan),
     )
-
-
-def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) -> tuple[str, ...]:
-    devices = (*(switch.name for switch in after.switches), *(host.name for host in after.hosts))
-    new = [name for name in devices if name not in facts]
-    first = f"Never applied: {', '.join(new)}. The impact of a first update there is unknown."
-    known = (NOT_READ, *((first,) if new else ()), *not_touched(after.unreached))
-    return (*known, *((PROVEN_AGAIN,) if is_changed else ()))
 
 
 def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:

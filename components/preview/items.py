@@ -138,7 +138,14 @@ def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tupl
     for name in dict.fromkeys((*after, *before)):
         old, new = before.get(name), after.get(name)
         item = new or old
-        moved = [*_moved(old.settings if old else {}, new.settings if new else {})]
+        was: Settings = old.settings if old else {}
+        wanted: Settings = new.settings if new else {}
+        moved: list[Moved] = []
+        for key in {**was, **wanted}:
+            values = was.get(key, ABSENT), wanted.get(key, ABSENT)
+            from_file = has_placeholder(values[0])  # the old file's text has no instance's facts
+            if values[0] != values[1] and (from_file or not matches(values[1], values[0])):
+                moved.append(Moved(*key, *values))
         if item is not None and (moved or old is None or new is None):
             found.setdefault((item.kind, item.subject), []).extend(moved)
     known = {(item.kind, item.subject) for item in before.values()}
@@ -148,15 +155,6 @@ def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tupl
         verb = "add" if key not in known else "change" if key in kept else "remove"
         changes.append(Change(*key, verb, tuple(sorted(settings))))
     return tuple(sorted(changes, key=lambda each: KINDS.index(each.kind)))
-
-
-def _moved(was: Settings, wanted: Settings) -> Iterator[Moved]:
-    for key in {**was, **wanted}:
-        place, setting = key
-        before, after = was.get(key, ABSENT), wanted.get(key, ABSENT)
-        from_file = has_placeholder(before)  # a text of the old file without an instance's facts
-        if before != after and (from_file or not matches(after, before)):
-            yield Moved(place, setting, before, after)
 
 
 def group_changes(changes: Sequence[Change]) -> Iterable[list[Change]]:
@@ -339,31 +337,22 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
     objects = () if any(map(_OF_CLUSTER.match, messages)) else _objects(steps, edited)
     again = dict.fromkeys(_name(step) for step in steps if step.get("op") in _REPLACES)
     replaced = (f"REPLACES {name}: it is removed and made again" for name in again)
+    alarms, repairs = [*replaced], list[str]()
+    for message in messages:
+        alarms += [message] if message.startswith(_ALARMS) else []
+        device = message.partition(":")[0]
+        lines = map(str.strip, message.splitlines()[1:])
+        alarms += (f"{device}: {line}" for line in lines if line.startswith(MARKS))
+        if found := _DRIFT.fullmatch(message):
+            setting = _SETTING.fullmatch(found[2])
+            words = "{1} {0}: {2} -> {3}".format(*setting.groups()) if setting else found[2]
+            repairs.append(f"{found[1]}: {words}")
     return News(
-        alarms=(*replaced, *_engine_alarms(messages)),
-        repairs=(*_drifts(messages), *objects),
+        alarms=tuple(alarms),
+        repairs=(*repairs, *objects),
         notes=tuple(each for each in messages if _NOTES.match(each)),
         errors=tuple(message for message, severity in said if severity == "error"),
     )
-
-
-def _engine_alarms(messages: list[str]) -> Iterator[str]:
-    for message in messages:
-        if message.startswith(_ALARMS):
-            yield message
-        device = message.partition(":")[0]
-        for line in map(str.strip, message.splitlines()[1:]):
-            if line.startswith(MARKS):
-                yield f"{device}: {line}"
-
-
-def _drifts(messages: list[str]) -> Iterator[str]:
-    for message in messages:
-        found = _DRIFT.fullmatch(message)
-        if found:
-            setting = _SETTING.fullmatch(found[2])
-            words = "{1} {0}: {2} -> {3}".format(*setting.groups()) if setting else found[2]
-            yield f"{found[1]}: {words}"
 
 
 def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:

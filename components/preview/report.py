@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Final
@@ -93,14 +93,22 @@ def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
     head += [code_span(preview.basis), ""]
     head += [f"> [!WARNING]\n> {code_span(alarm)}\n" for alarm in preview.alarms]
     head += [_NOTHING] if preview.is_empty else []
-    blocks = list(_markdown_blocks(preview))
+    blocks: list[str] = []
+    for kind, groups in _by_kind(preview):
+        blocks.append(f"\n**{_TITLES[kind]}**: {_count(preview, kind)}")
+        for first, *lines in groups:
+            if (left := len(lines) - MOST_LINES) > 1:
+                lines[MOST_LINES:] = [f"  and {left} more lines"]
+            code = [code_block(lines)] if lines else []
+            blocks.append("\n".join((f"\n{code_span(first)}", *code)))
+    if preview.repairs:
+        blocks.append("\n**Repairs of drift**, not of the file:\n")
+        blocks += [f"- {code_span(repair)}" for repair in preview.repairs]
     tail = ["", *(f"- {code_span(note)}" for note in preview.notes)] if preview.notes else []
     whole = "\n".join((*head, *blocks, *tail)).rstrip() + "\n"
-    return whole if len(whole) <= limit else _cut(head, blocks, tail, limit)
-
-
-def _cut(head: Sequence[str], blocks: Sequence[str], tail: Sequence[str], limit: int) -> str:
-    """Keep as many whole parts as fit, notes first: half a code span would be read as Markdown."""
+    if len(whole) <= limit:
+        return whole
+    # As many whole parts as fit, notes first: half a code span would be read as Markdown.
     cut = "\n_{} more parts do not fit into this comment; the full preview is a file of the run._\n"
     room = limit - len(cut) - 10
     ends = _that_fit(tail, room // 2)
@@ -112,18 +120,6 @@ def _cut(head: Sequence[str], blocks: Sequence[str], tail: Sequence[str], limit:
 def _that_fit(parts: Sequence[str], room: int) -> Sequence[str]:
     sizes = accumulate(len(part) + 1 for part in parts)
     return parts[: sum(size <= room for size in sizes)]
-
-
-def _markdown_blocks(preview: Preview) -> Iterator[str]:
-    for kind, blocks in _by_kind(preview):
-        yield f"\n**{_TITLES[kind]}**: {_count(preview, kind)}"
-        for first, *lines in blocks:
-            if (left := len(lines) - MOST_LINES) > 1:
-                lines[MOST_LINES:] = [f"  and {left} more lines"]
-            yield "\n".join((f"\n{code_span(first)}", *([code_block(lines)] if lines else [])))
-    if preview.repairs:
-        yield "\n**Repairs of drift**, not of the file:\n"
-        yield from (f"- {code_span(repair)}" for repair in preview.repairs)
 
 
 def _by_kind(preview: Preview) -> Iterable[tuple[Kind, list[list[str]]]]:
