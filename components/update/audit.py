@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,8 +15,7 @@ from components.core.errors import UsageError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift
-from components.kubernetes.live.look import CLUSTER, ClusterDrift
+from components.kubernetes.live.look import CLUSTER
 from components.model.owners import not_touched
 from components.model.texts import fold_names
 from components.plan.make import ClusterPlan
@@ -119,12 +118,22 @@ def judge_audit(site: str, plan: ClusterPlan, applied: Applied, seen: Seen) -> A
     cluster = judge_cluster(plan, applied, seen)
     devices = dict.fromkeys(each.device for each in drifts if each.observed)
     away = _UNMADE if len(drifts) < len(every) else ()
-    return Audit(
-        site,
-        (*devices, *([CLUSTER] if cluster.observed else [])),
-        tuple(found for each in (*drifts, cluster) for found in _findings(each)),
-        (*not_touched(plan.unreached), *away),
+    found: list[Finding] = []
+    for drift in drifts:
+        ours = (each for each in drift.differences if not each.where.startswith(_OWN))
+        found += replace(drift, differences=tuple(ours)).findings
+    found += (
+        each if each.severity == "unreachable" else replace(each, rule=CLUSTER)
+        for each in cluster.findings
     )
+    for number, each in enumerate(found):  # each on one line
+        text, rule = one_line(each.what), each.rule
+        if each.severity == "unreachable":
+            parts = re.split(r"\n\s*fix\s+", each.what)
+            text, rule = "; ".join(" ".join(part.split()) for part in parts), "unread"
+        found[number] = replace(each, rule=rule, what=text)
+    read = (*devices, *([CLUSTER] if cluster.observed else []))
+    return Audit(site, read, tuple(found), (*not_touched(plan.unreached), *away))
 
 
 def as_planned(plan: ClusterPlan) -> Applied:
@@ -140,17 +149,3 @@ def as_planned(plan: ClusterPlan) -> Applied:
     }
     objects = {each.resource_name: dict(each.body) for each in plan.manifests}
     return Applied(steps, objects, releases)
-
-
-def _findings(drift: DeviceDrift | ClusterDrift) -> Iterator[Finding]:
-    """Yield the findings of one device or of the cluster, each on one line."""
-    if isinstance(drift, DeviceDrift):
-        ours = (each for each in drift.differences if not each.where.startswith(_OWN))
-        drift = replace(drift, differences=tuple(ours))
-    for each in drift.findings:
-        if each.severity == "unreachable":
-            text = "; ".join(" ".join(part.split()) for part in re.split(r"\n\s*fix\s+", each.what))
-            yield replace(each, rule="unread", what=text)
-        else:
-            rule = CLUSTER if each.device == CLUSTER else each.rule
-            yield replace(each, rule=rule, what=one_line(each.what))

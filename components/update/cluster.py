@@ -74,7 +74,16 @@ def asked_of_cluster(
         objects = tuple(e for e in every if "kind" in e and "name" in map_at(e, "metadata"))
         names = [(str(e["name"]), str(e["namespace"])) for e in applied.releases.values()]
     else:
-        objects = tuple(_planned_objects(plan, applied, secrets))
+        # `watch` is not in the digest: its edit in the file is no drift.
+        watch = {each.resource_name for each in plan.jobs.watch}
+        made = [each.body for each in plan.manifests if each.resource_name not in watch]
+        made += [body for name, body in applied.objects.items() if name in watch]
+        account = plan.kubernetes.registry
+        if account is not None and account.secret in secrets:
+            value = login_value(account, secrets[account.secret])
+            login: Body = {"data": dict.fromkeys(LOGIN_DATA, value)}
+            made = [b | login if b.get("data") == LOGIN_DATA else b for b in made]
+        objects = tuple(made)
         names = [(chart.release, chart.namespace) for chart in charts]
     jobs = (body for probe in acceptance.probes if probe.job for body in probe.job.objects)
     # Probe pods do not run in the distribution's own namespace.
@@ -95,22 +104,6 @@ def asked_of_cluster(
         namespaces=tuple(sorted(namespaces)),
         tolerations=tuple(dict(each) for pod in pods for each in list_at(pod, "tolerations")),
     )
-
-
-def _planned_objects(
-    plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
-) -> Iterator[Body]:
-    # `watch` is not in the digest: its edit in the file is no drift.
-    watch = {each.resource_name for each in plan.jobs.watch}
-    made = [each.body for each in plan.manifests if each.resource_name not in watch]
-    made += [body for name, body in applied.objects.items() if name in watch]
-    account = plan.kubernetes.registry if plan.kubernetes else None
-    for body in made:
-        if body.get("data") == LOGIN_DATA and account is not None and account.secret in secrets:
-            value = login_value(account, secrets[account.secret])
-            yield {**body, "data": dict.fromkeys(LOGIN_DATA, value)}
-        else:
-            yield body
 
 
 def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDrift:
@@ -273,20 +266,43 @@ def judge_existing(
 
 def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> PartsAsked:
     """Return the parts to read in an existing cluster."""
-    plane = spec.kubernetes
+    plane, owners = spec.kubernetes, owners_of(spec)
+    gpus = "theirs" in {owners["gpu_operator"], owners["gpu_device_plugin"]}
+    cards = owners[plugin_of(spec)] == "theirs"
+    names = {host.name: host.node for host in spec.workers}
+    attachments: list[Body] = []  # that Railyard would make, to compare with the site's own ones
+    if owners["attachments"] == "theirs" and isinstance(plane, ExistingPlane):
+        parts = plane.components.model_copy(update={"attachments": "ours"})
+        ours = plane.model_copy(update={"components": parts})
+        made = {name_of(each.body) for each in plan_pod_network(spec).manifests}
+        attachments += (
+            each.body
+            for each in plan_pod_network(spec.model_copy(update={"kubernetes": ours})).manifests
+            if each.kind == "NetworkAttachmentDefinition" and each.name not in made
+        )
     return PartsAsked(
-        owners=owners_of(spec),
+        owners=owners,
         objects=tuple(
             (part_of(each), each.body)
             for each in plan.manifests
             if not each.kind.endswith("Patch") and each.kind not in _SHARED
         ),
-        attachments=tuple(_attachments_of_others(spec)),
-        applied=frozenset(_key(body) for body in applied.objects.values() if "kind" in body),
+        attachments=tuple(attachments),
+        applied=frozenset(
+            f"{body['kind']} {f'{place}/' if place else ''}{name_of(body)}"
+            for body in applied.objects.values()
+            for place in (map_at(body, "metadata").get("namespace"),)
+            if "kind" in body
+        ),
         releases=frozenset(
             (str(each["namespace"]), str(each["name"])) for each in applied.releases.values()
         ),
-        nodes=_resources(spec),
+        nodes={  # the resources that others publish for this site
+            names[host]: {
+                name: count for name, count in offered.items() if (gpus if name == GPU else cards)
+            }
+            for host, offered in expected_allocatable(spec).items()
+        },
         tolerations=tuple(map(dict, list_at(tolerations(spec), "tolerations"))),
         namespace=spec.pod_network.namespace,
         runtime_class=plane.runtime_class if isinstance(plane, ExistingPlane) else None,
@@ -301,39 +317,6 @@ def part_of(manifest: Manifest) -> Part | None:
         return "attachments"
     name = manifest.resource_name
     return next((part for start, part in _PREFIXES.items() if name.startswith(start)), None)
-
-
-def _key(body: Body) -> str:
-    """Name an object as reports do: `DaemonSet kube-system/multus`."""
-    namespace = map_at(body, "metadata").get("namespace")
-    return f"{body['kind']} {f'{namespace}/' if namespace else ''}{name_of(body)}"
-
-
-def _attachments_of_others(spec: ClusterSpec) -> Iterator[Body]:
-    """Yield attachments that Railyard would make, to compare with the site's own ones."""
-    plane = spec.kubernetes
-    if owners_of(spec)["attachments"] != "theirs" or not isinstance(plane, ExistingPlane):
-        return
-    parts = plane.components.model_copy(update={"attachments": "ours"})
-    own = spec.model_copy(update={"kubernetes": plane.model_copy(update={"components": parts})})
-    made = {name_of(each.body) for each in plan_pod_network(spec).manifests}
-    for each in plan_pod_network(own).manifests:
-        if each.kind == "NetworkAttachmentDefinition" and each.name not in made:
-            yield each.body
-
-
-def _resources(spec: ClusterSpec) -> dict[str, dict[str, int]]:
-    """Return for each node the resources that others publish for this site."""
-    owners = owners_of(spec)
-    gpus = "theirs" in {owners["gpu_operator"], owners["gpu_device_plugin"]}
-    cards = owners[plugin_of(spec)] == "theirs"
-    names = {host.name: host.node for host in spec.workers}
-    return {
-        names[host]: {
-            name: count for name, count in offered.items() if (gpus if name == GPU else cards)
-        }
-        for host, offered in expected_allocatable(spec).items()
-    }
 
 
 def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:

@@ -76,10 +76,6 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
             routing=edit.routing_faults(switch, applied, facts, networks),
         )
         switches.append(found)
-    return (*(each.drift for each in objects), *switches, *_drift_of_steps(plan, applied, seen))
-
-
-def _drift_of_steps(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
     hosts = {host.converge.name: host for host in plan.hosts}
     sent = {
         each.name: recorded.stdin
@@ -102,7 +98,8 @@ def _drift_of_steps(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[De
         stdin, lacking = sent.get(watched.step.endpoint.device), _lacking(facts)
         return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
 
-    return servers.with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
+    steps = servers.with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
+    return (*(each.drift for each in objects), *switches, *steps)
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
@@ -112,7 +109,13 @@ def _lacking(seen: HostState) -> tuple[str, ...]:
 
 def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> Intentions:
     """Decide repair notes, the acceptance run, and recreations for this update."""
-    plan, drifts = _adjusted(plan, applied, seen)
+    if plan.cloud:
+        objects = cloud_drift(plan.cloud, applied, seen.cloud)
+        plan = replace(plan, cloud=with_generations(plan.cloud, objects))
+    drifts = judge_drift(plan, applied, seen)
+    plan = servers.choose_upgrades(plan, applied, seen, drifts)
+    left = choose_departures(plan.departures, plan.kubernetes, applied)
+    plan = replace(plan, departures=left, switches=edit.ordered(plan.switches, applied))
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
     notes = {**seen.repairs, **_repair_notes(plan, applied, drifts, hosts)}
     cluster = judge_cluster(plan, applied, seen)
@@ -132,22 +135,12 @@ def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> I
     run = last_run(applied) + 1 if again else last_run(applied)
     before = notes | {drift.step: drift.last_note for drift in drifts}
     whole = cluster.touched or repairs_of(before) != proven_repairs(applied)
-    changed = None if whole else _changed_alone(plan, applied, drifts)
+    evidence, changed = applied.stdin(EVIDENCE_STEP), None
+    shared = parse_lines(evidence).get("shared", "")
+    if not whole and evidence and passed(applied) and shared == plan.acceptance.shared:
+        found = {drift.device for drift in drifts if drift.differences or drift.edited}
+        changed = frozenset(found | _pending(plan, applied))
     return Intentions(drifts, notes, run, plan, changed, cluster)
-
-
-def _adjusted(
-    plan: ClusterPlan, applied: Applied, seen: Seen
-) -> tuple[ClusterPlan, tuple[DeviceDrift, ...]]:
-    """Fit the plan to the recorded state: instances, upgrades, departures, order of switches."""
-    if plan.cloud:
-        objects = cloud_drift(plan.cloud, applied, seen.cloud)
-        plan = replace(plan, cloud=with_generations(plan.cloud, objects))
-    drifts = judge_drift(plan, applied, seen)
-    plan = servers.choose_upgrades(plan, applied, seen, drifts)
-    left = choose_departures(plan.departures, plan.kubernetes, applied)
-    switches = edit.ordered(plan.switches, applied)
-    return replace(plan, departures=left, switches=switches), drifts
 
 
 def _repair_notes(
@@ -176,18 +169,6 @@ def _repair_notes(
         if sent and (note := missing_note(sent, lacking.get(each.name, ()))):
             notes[each.sending.name] = note
     return notes
-
-
-def _changed_alone(
-    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
-) -> frozenset[str] | None:
-    """Return the changed devices if the rest of the site has a valid proof, else None."""
-    recorded = applied.stdin(EVIDENCE_STEP)
-    shared = parse_lines(recorded).get("shared", "")
-    if not recorded or not passed(applied) or shared != plan.acceptance.shared:
-        return None
-    found = {drift.device for drift in drifts if drift.differences or drift.edited}
-    return frozenset(found | _pending(plan, applied))
 
 
 def _pending(plan: ClusterPlan, applied: Applied) -> set[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -22,7 +23,7 @@ from components.core.key_values import HostState
 from components.core.plain_text import shortened
 from components.core.problem import Finding, refusal
 from components.core.to_json import to_json
-from components.drift.applied import Applied, AppliedStep
+from components.drift.applied import Applied
 from components.fabric.cabling import contradictions
 from components.fabric.parts import other_stack_text
 from components.fabric.state import SwitchState
@@ -33,7 +34,7 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.sending import TOOLS_SUFFIX
 from components.remote.step import bracketed
-from components.update.seen import Facts, Situation
+from components.update.seen import Situation
 
 MACHINE: Final = "machine.id"
 """The host's /etc/machine-id in the reading. It is not a setting."""
@@ -52,14 +53,6 @@ def _machine(stdout: str) -> str:
     except ValueError:
         return ""
     return str(found.get("machine_id") or map_at(found, "identity").get("serial") or "")
-
-
-def _read_id(facts: Facts) -> str:
-    if isinstance(facts, HostState):
-        return facts.values.get(MACHINE, "")
-    if isinstance(facts, SwitchState) and facts.identity is not None:
-        return facts.identity.serial
-    return ""
 
 
 _ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
@@ -110,7 +103,13 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
     """
     found = _Compared(at)
     yield from found.false_renames()
-    yield from map(found.cause, _groups(found.claims))
+    groups: list[list[_Claim]] = []  # claims that share a name, such as the two of a swap
+    for claim in found.claims:
+        names = {claim.new.name, claim.old.name}
+        near = [g for g in groups if any(names & {c.new.name, c.old.name} for c in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([*(each for g in near for each in g), claim])
+    yield from map(found.cause, groups)
     yield from found.others()
     seen = ((each, at.seen.switch(each.name)) for each in at.plan.switches)
     read = [(switch, facts) for switch, facts in seen if isinstance(facts, SwitchState)]
@@ -156,22 +155,18 @@ def recorded_devices(applied: Applied) -> Mapping[str, Device]:
     found: dict[str, Device] = {}
     for name, step in applied.steps.items():
         for kind, ending in _ENDS.items():
-            device = name.removesuffix(ending)
-            if device != name and (end := _endpoint(step)) and _kind(end) == kind:
+            device, end = name.removesuffix(ending), None
+            if device != name:
+                lines = (line for line in step.stdin.splitlines() if line.startswith("endpoint."))
+                with suppress(ValueError):
+                    end = parse_lines("\n".join(lines)).get("endpoint")
+            if isinstance(end, dict) and end and _kind(end) == kind:
                 found[device] = replace(_device(end), name=device)  # its endpoint may be renamed
     return found
 
 
 def _kind(end: Mapping[str, JsonValue]) -> str:
     return "switch" if end.get("kind") == "switch" else "host"
-
-
-def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
-    lines = (line for line in step.stdin.splitlines() if line.startswith("endpoint."))
-    try:
-        return cast("Mapping[str, JsonValue] | None", parse_lines("\n".join(lines)).get("endpoint"))
-    except ValueError:
-        return None
 
 
 def _device(end: Mapping[str, JsonValue]) -> Device:
@@ -216,7 +211,14 @@ class _Compared:
                 if name.endswith(end) and (text := _machine(step.stdout)):
                     known[name.removesuffix(end)] = text
         self.written, self.recorded = _unique(says), _unique(known)
-        self.seen = _unique({name: _read_id(at.seen.devices.get(name)) for name in says})
+        seen: dict[str, str] = {}
+        for name in says:
+            facts = at.seen.devices.get(name)
+            if isinstance(facts, HostState):
+                seen[name] = facts.values.get(MACHINE, "")
+            elif isinstance(facts, SwitchState) and facts.identity is not None:
+                seen[name] = facts.identity.serial
+        self.seen = _unique(seen)
         self.present = {**self.written, **self.seen}
         keys = (Counter(each.host_key for each in part.values()) for part in (self.was, self.now))
         self._shared = {key for counts in keys for key, count in counts.items() if count > 1}
@@ -242,21 +244,20 @@ class _Compared:
             place = None if own and proven else by_place.get(new.place)
             olds = (old for old in (*found, place) if old and old.kind == new.kind)
             old = next((old for old in olds if old.name != new.name), None)
-            claims += [_Claim(new, old, self._proof(new, old))] if old else []
+            if old is None:
+                continue
+            number = self.recorded.get(old.name)
+            same_id = number is not None and number == self.present.get(new.name)
+            same_key = bool(new.host_key) and new.host_key == old.host_key
+            said = [f"same identity {number}"] if same_id else []
+            said += [f"same host key {new.host_key}"] if same_key else []
+            said += [f"same address {new.place}"] if said and new.place == old.place else []
+            claims.append(_Claim(new, old, ", ".join(said)))
         return claims
 
     def _is_proof(self, device: Device) -> bool:
         """Whether a host key proves identity; machines made from one image may share it."""
         return bool(device.host_key) and device.host_key not in self._shared
-
-    def _proof(self, new: Device, old: Device) -> str:
-        number = self.recorded.get(old.name)
-        same_id = number is not None and number == self.present.get(new.name)
-        same_key = bool(new.host_key) and new.host_key == old.host_key
-        said = [f"same identity {number}"] if same_id else []
-        said += [f"same host key {new.host_key}"] if same_key else []
-        said += [f"same address {new.place}"] if said and new.place == old.place else []
-        return ", ".join(said)
 
     def cause(self, group: list[_Claim]) -> Finding:
         """Refuse a group of related claims."""
@@ -330,17 +331,6 @@ class _Compared:
             f"write the old address; or, if it is the same machine, write {proof} (`cat"
             " /etc/machine-id`) for the host",
         )
-
-
-def _groups(claims: Iterable[_Claim]) -> list[list[_Claim]]:
-    """Group claims that share a name, such as the two of a swap."""
-    groups: list[list[_Claim]] = []
-    for claim in claims:
-        names = {claim.new.name, claim.old.name}
-        near = [g for g in groups if any(names & {c.new.name, c.old.name} for c in g)]
-        groups = [g for g in groups if g not in near]
-        groups.append([*(each for g in near for each in g), claim])
-    return groups
 
 
 def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:

@@ -75,9 +75,23 @@ def observe_site(
 async def _observe_all(
     plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, cloud: CloudFacts, how: Looks
 ) -> tuple[dict[str, Facts], ClusterLook | Unreachable | None]:
+    def read_switch(switch: SwitchPlan) -> Facts:
+        asked = asked_of_switch(switch, applied)
+        try:
+            return how.switch(switch.endpoint, switch.os, asked, secrets)
+        except DeviceError as error:
+            return Unreachable(str(error), isinstance(error, HostKeyError))
+
+    def read_cluster() -> ClusterLook | Unreachable | None:
+        asked = None if how.only else asked_of_cluster(plan, applied, secrets)
+        if asked is None or plan.acceptance.access is None:
+            return None
+        found = look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
+        return found or Unreachable("no server has a kubeconfig: K3s did not start on any server")
+
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     chosen = [switch for switch in plan.switches if how.takes(switch.name)]
-    switches = [asyncio.to_thread(_switch, each, secrets, applied, how.switch) for each in chosen]
+    switches = [asyncio.to_thread(read_switch, each) for each in chosen]
     by_host: dict[Endpoint, list[_Look]] = {}
     for watched in (each.known(applied.instances) for each in plan.watched):
         end = watched.step.endpoint
@@ -92,30 +106,10 @@ async def _observe_all(
         facts, found, cluster = await asyncio.gather(
             asyncio.gather(*switches),
             asyncio.gather(*hosts),
-            asyncio.to_thread(_cluster, plan, secrets, applied, how),
+            asyncio.to_thread(read_cluster),
         )
     seen = dict(zip((switch.name for switch in chosen), facts, strict=True))
     return seen | {name: each for host in found for name, each in host.items()}, cluster
-
-
-def _cluster(
-    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, how: Looks
-) -> ClusterLook | Unreachable | None:
-    asked = None if how.only else asked_of_cluster(plan, applied, secrets)
-    if asked is None or plan.acceptance.access is None:
-        return None
-    found = look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
-    return found or Unreachable("no server has a kubeconfig: K3s did not start on any server")
-
-
-def _switch(
-    switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied, read: ReadSwitch
-) -> Facts:
-    asked = asked_of_switch(switch, applied)
-    try:
-        return read(switch.endpoint, switch.os, asked, secrets)
-    except DeviceError as error:
-        return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
 @dataclass(frozen=True, slots=True)

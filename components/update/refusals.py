@@ -170,8 +170,12 @@ def exec_notes(
         sent = applied.step(switch.exec_step)
         if switch.exec is None or sent is None:
             continue
-        again = switch.name in drifted or not _was_good(switch, applied)
-        number = number_of(sent.create) + again
+        # A failed judge of a text last sent leaves no state, or an old one.
+        pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
+        judged = (map_at(parse_lines(applied.stdin(judge)), "judges") for _, judge in pairs)
+        texts = zip((applied.step(name) for name, _ in pairs), judged, strict=True)
+        good = all(each and digest_of(each.create) == judges.get("text") for each, judges in texts)
+        number = number_of(sent.create) + (switch.name in drifted or not good)
         if number:
             notes[switch.exec_step] = str(number)
     return notes
@@ -184,16 +188,6 @@ def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...
         return switch.exec is not None
     run = exec_notes((switch,), applied, drifts).get(switch.exec_step, "")
     return sent.create != numbered(switch.os, switch.exec.apply, run)
-
-
-def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
-    """Whether both texts last sent were judged: a failed judge leaves no state, or an old one."""
-    steps = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
-    texts = (
-        (applied.step(name), map_at(parse_lines(applied.stdin(judge)), "judges").get("text"))
-        for name, judge in steps
-    )
-    return all(sent is not None and digest_of(sent.create) == text for sent, text in texts)
 
 
 def judge_executors(at: Situation) -> Iterator[Finding]:
@@ -288,8 +282,16 @@ def find_losses(at: Situation) -> tuple[Loss, ...]:
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
     # In either role: `judge_roles` handles changed roles.
     kept = {step.endpoint.device for step in nodes}
-    cluster = tuple(_servers(applied, kept)) or tuple(_cluster(spec, applied, kept))
-    return (*cluster, *_switches(spec, plan, applied))
+    had = identity.recorded_nodes(applied, "server")
+    gone = [name for name in had if name not in kept]
+    named, cluster = ", ".join(gone), list[Loss]()
+    if 2 * len(gone) > len(had):  # more than half: etcd and all its data
+        which = "the only server" if len(had) == 1 else f"{len(gone)} of {len(had)} servers"
+        what = f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate"
+        allowed = all(ALLOWS_RESET in f"\n{applied.stdin(f'{name}-k3s')}" for name in gone)
+        fix = f"put {named} back into the file; or put it back, {_RESET}, update, and then remove"
+        cluster.append(Loss(f"{what} authority and all its data", allowed, f"{fix} it"))
+    return (*(cluster or _cluster(spec, applied, kept)), *_switches(spec, plan, applied))
 
 
 def judge_losses(at: Situation) -> Iterator[Finding]:
@@ -311,22 +313,6 @@ def judge_losses(at: Situation) -> Iterator[Finding]:
         what = f"{', '.join(wrong)} would not be lost in this update; it would lose {lost}"
         fix = "take it out: a confirmation is for one update"
         yield refusal("confirm", what, "RAILYARD_CONFIRM", fix)
-
-
-def _servers(applied: Applied, kept: set[str]) -> Iterator[Loss]:
-    """Report the loss of the only server, or of more than half: etcd and all its data."""
-    had = identity.recorded_nodes(applied, "server")
-    gone = [name for name in had if name not in kept]
-    if 2 * len(gone) <= len(had):
-        return
-    named = ", ".join(gone)
-    which = "the only server" if len(had) == 1 else f"{len(gone)} of {len(had)} servers"
-    yield Loss(
-        f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate authority and "
-        "all its data",
-        all(ALLOWS_RESET in f"\n{applied.stdin(f'{name}-k3s')}" for name in gone),
-        f"put {named} back into the file; or put it back, {_RESET}, update, and then remove it",
-    )
 
 
 def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Loss]:

@@ -180,8 +180,22 @@ def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, 
     balancers = list(plan.kubernetes.balancers) if plan.kubernetes else []
     down = [each for each in _parts(balancers, applied, seen, "service.active") if each.state]
     said: list[str] = []
-    if lost and len(servers) > 1:
-        said.append(_words_of_servers(plan, servers, lost))
+    needed, left = len(servers) // 2 + 1, len(servers) - len(lost)
+    if lost and left >= needed:
+        spare = left - needed
+        more = f"{spare} more may be lost" if spare else "the loss of one more ends the API"
+        said.append(
+            f"{len(lost)} of {len(servers)} servers are lost: {_states(lost)}. The cluster lost no"
+            f" data: {left} hold all, and {more}. Next: {_next(plan, lost)}"
+        )
+    elif lost and len(servers) > 1:
+        said.append(
+            f"the cluster lacks a quorum: {left} of {len(servers)} servers are well, and etcd needs"
+            f" {needed}: {_states(lost)}. Jobs that run go on; nothing new starts. The data on the"
+            f" servers' disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more"
+            f" are lost, reset the cluster to a server with its data, or restore a snapshot:"
+            f" {_RESTORE}"
+        )
     if down and len(lost) < len(servers):
         hosts = {each.name.partition(" ")[0] for each in down}
         what = "users and kubectl do not reach the API; joined nodes go on"
@@ -193,23 +207,6 @@ def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, 
 
 def _states(parts: Iterable[Part]) -> str:
     return "; ".join(f"{each.name} {each.state}" for each in parts if each.state)
-
-
-def _words_of_servers(plan: ClusterPlan, servers: tuple[Part, ...], lost: list[Part]) -> str:
-    needed, left = len(servers) // 2 + 1, len(servers) - len(lost)
-    if left >= needed:
-        spare = left - needed
-        more = f"{spare} more may be lost" if spare else "the loss of one more ends the API"
-        return (
-            f"{len(lost)} of {len(servers)} servers are lost: {_states(lost)}. The cluster lost no"
-            f" data: {left} hold all, and {more}. Next: {_next(plan, lost)}"
-        )
-    return (
-        f"the cluster lacks a quorum: {left} of {len(servers)} servers are well, and etcd needs "
-        f"{needed}: {_states(lost)}. Jobs that run go on; nothing new starts. The data on the"
-        f" servers' disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more are"
-        f" lost, reset the cluster to a server with its data, or restore a snapshot: {_RESTORE}"
-    )
 
 
 def _next(plan: ClusterPlan, lost: list[Part]) -> str:
