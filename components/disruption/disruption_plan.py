@@ -23,7 +23,7 @@ from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgr
 from components.drift.applied import Applied
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import needs_boot, needs_drain
-from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
+from components.kubernetes.planes.base import KubernetesPlan, refer_to
 from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec, units_of_hosts
 from components.model.hosts import Host
@@ -140,42 +140,30 @@ def plan_reboots(
     units = units_of_hosts(spec)
     apart = group_hosts(hosts, spec.disruption.max_unavailable, units)
     for number, members in enumerate(apart, 1):
-        names = tuple(host.node for host in members)
-        steps = [_step(spec, host, by_name[host.name], names, cluster, workers) for host in members]
+        steps: list[HostRebootStep] = []
+        for host in members:
+            plan = by_name[host.name]
+            settings = parse_state(plan.converge.desired).values
+            request = HostReboot(
+                endpoint=plan.endpoint,
+                role=host.role,
+                stack=settings["stack"],
+                settings=settings,
+                loads_firmware=not spec.hypervisors,
+                group=tuple(each.node for each in members),
+                cluster=cluster,
+                reboots=spec.disruption.reboots,
+                max_unavailable=spec.disruption.max_unavailable,
+                converge_deadline_s=plan.converge.deadline_s,
+                drain_deadline_s=spec.disruption.drain_deadline_s,
+                boot_deadline_s=spec.disruption.boot_deadline_s,
+                hcas=host.hcas,
+                workers=workers,
+                node=host.node if host.node != host.name else "",
+            )
+            steps.append(HostRebootStep(f"{host.name}-reboot", request, plan.converge.name))
         groups.append(RebootGroup(number, tuple(steps), units.get(members[0].name, "")))
     return tuple(groups)
-
-
-def _step(
-    spec: ClusterSpec,
-    host: Host,
-    plan: HostPlan,
-    group: tuple[str, ...],
-    cluster: ClusterRef | None,
-    workers: str,
-) -> HostRebootStep:
-    settings = parse_state(plan.converge.desired).values
-    return HostRebootStep(
-        name=f"{host.name}-reboot",
-        request=HostReboot(
-            endpoint=plan.endpoint,
-            role=host.role,
-            stack=settings["stack"],
-            settings=settings,
-            loads_firmware=not spec.hypervisors,
-            group=group,
-            cluster=cluster,
-            reboots=spec.disruption.reboots,
-            max_unavailable=spec.disruption.max_unavailable,
-            converge_deadline_s=plan.converge.deadline_s,
-            drain_deadline_s=spec.disruption.drain_deadline_s,
-            boot_deadline_s=spec.disruption.boot_deadline_s,
-            hcas=host.hcas,
-            workers=workers,
-            node=host.node if host.node != host.name else "",
-        ),
-        serves=plan.converge.name,
-    )
 
 
 UPGRADE_VERB: Final = "device upgrade-node"

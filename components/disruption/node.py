@@ -152,7 +152,12 @@ class Node:
 
     def restart_device_plugins(self) -> None:
         """Restart the device plugins, because they count devices only at their start."""
-        plugins = [pod for pod in self._all_pods() if _is_device_plugin(pod)]
+        plugins: list[Body] = []
+        for pod in self._all_pods():
+            mounts = (part_of(each, "hostPath") for each in list_of(pod, "spec", "volumes"))
+            paths = {str(each.get("path", "")).rstrip("/") for each in mounts}
+            if PLUGIN_SOCKETS in paths and _owner(pod) == "DaemonSet" and not _is_over(pod):
+                plugins.append(pod)
         for pod in plugins:
             what = f"pod {_name(pod)} cannot be restarted"
             self._call("DELETE", _path(pod), what, also=(202, _NOT_FOUND))
@@ -367,9 +372,3 @@ def _owner(pod: Body) -> str:
 
 def _is_over(pod: Body) -> bool:
     return part_of(pod, "status").get("phase") in {"Succeeded", "Failed"}
-
-
-def _is_device_plugin(pod: Body) -> bool:
-    volumes = list_of(pod, "spec", "volumes")
-    paths = {str(part_of(volume, "hostPath").get("path", "")).rstrip("/") for volume in volumes}
-    return PLUGIN_SOCKETS in paths and _owner(pod) == "DaemonSet" and not _is_over(pod)

@@ -43,6 +43,10 @@ class LeaveRun(Clock):
     request: NodesLeave
     cluster: Callable[[], Calls | None]
     passed_over: dict[str, str] = field(default_factory=dict[str, str])
+    left: str = "the cluster"
+    """What the nodes leave, in the text of a refusal."""
+    untouched: str = "nothing was changed on a switch or a host"
+    way_out: str = ", or put the host back into the file"
 
     def perform(self) -> dict[str, object]:
         """Cordon all nodes, then drain them; return the evidence."""
@@ -59,9 +63,10 @@ class LeaveRun(Clock):
                     node.uncordon()
             done = "; ".join(f"{node.name}: {', '.join(node.done)}" for node in nodes if node.done)
             raise type(error)(
-                f"{', '.join(self.request.nodes)} cannot leave {self._left}: {error}\n"
+                f"{', '.join(self.request.nodes)} cannot leave {self.left}: {error}\n"
                 f"  done   {done or 'nothing'}\n"
-                f"  next   {self._next}, then run `pulumi up` again"
+                f"  next   {self.untouched}. End what holds the pods{self.way_out}, then run"
+                " `pulumi up` again"
             ) from error
         return {
             "changed": {node.name: node.done for node in nodes},
@@ -95,15 +100,6 @@ class LeaveRun(Clock):
             return f"{node.name}: {error}"
         return ""
 
-    @property
-    def _left(self) -> str:
-        return "the cluster"
-
-    @property
-    def _next(self) -> str:
-        untouched = "nothing was changed on a switch or a host"
-        return f"{untouched}. End what holds the pods, or put the host back into the file"
-
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
     """Perform the request on stdin; the evidence is indented JSON."""
@@ -126,6 +122,11 @@ class PortsRun(LeaveRun):
     ports: PortsLeave
     served: list[str] = field(default_factory=list[str])
     """Nodes back in service after their ports changed."""
+
+    def __post_init__(self) -> None:
+        """Say in a refusal that nodes leave service, and not the cluster."""
+        self.left = f"service for a change of {self.ports.switch}"
+        self.untouched, self.way_out = "the switch was not touched", ""
 
     @contextmanager
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
@@ -193,14 +194,6 @@ class PortsRun(LeaveRun):
         for name in names:
             if name not in workers:
                 check_quorum(calls, name, ())
-
-    @property
-    def _left(self) -> str:
-        return f"service for a change of {self.ports.switch}"
-
-    @property
-    def _next(self) -> str:
-        return "the switch was not touched. End what holds the pods"
 
 
 def _may_be_held(node: Node) -> bool:

@@ -9,7 +9,7 @@ because jobs used the cards. A mark on the host lets the next run finish after a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -26,7 +26,6 @@ from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
 from components.remote.sending import (
     PREVIOUS_OUTPUT,
-    Record,
     read_records,
     record_of,
     render_record,
@@ -63,7 +62,13 @@ class HostRun(Turn[HostReboot]):
             if seen.anything and self.request.reboots == "allow":
                 return self._maintained(seen)
         except DeviceError as error:
-            raise type(error)(self._stuck(str(error))) from error
+            service = self.service
+            if self.node is not None:
+                held = self.node.held
+                service = "its node is cordoned" if held else "its node is not cordoned by us"
+            last = f"{self.last or 'nothing was seen'}; {service}"
+            what = self._say_stuck(str(error), last, "Look at its console")
+            raise type(error)(what) from error
         if seen.anything:
             unfinished = "an earlier run took it out of service and did not finish"
             raise DeviceError(
@@ -91,7 +96,11 @@ class HostRun(Turn[HostReboot]):
         if seen.words:  # a mark or a boot does not prove that the host was drained
             counted = seen.boot_id
             self._leave_service(seen)
-            seen = self._change(seen)
+            self.phase = "applying the settings that waited for the drain"
+            self._converge()
+            if boots := self._look().boots:  # changes still need a boot
+                booted = self._boot(seen.boot_id)
+                seen = Waiting(booted.boot_id, None, boots, seen.drains)
         self._return_to_service(before, counted)
         return {
             "boot_after": self._look().boot_id,
@@ -147,16 +156,6 @@ class HostRun(Turn[HostReboot]):
         else:
             node.done = self.done
         return node
-
-    def _change(self, seen: Waiting) -> Waiting:
-        """Make changes that needed the drain, then boot if changes still need one."""
-        self.phase = "applying the settings that waited for the drain"
-        self._converge()
-        now = self._look()
-        if not now.boots:
-            return seen
-        booted = self._boot(seen.boot_id)
-        return Waiting(booted.boot_id, None, now.boots, seen.drains)
 
     def _boot(self, before: str) -> Waiting:
         self.phase = "asking for the reboot"
@@ -234,25 +233,20 @@ class HostRun(Turn[HostReboot]):
         If the host has not booted since, a newly installed unit is only enabled.
         """
         for _ in self.tries(READY_DEADLINE_S):
-            bad = self._unready(booted=booted)
+            found = dict(parse_state(self._maintain("ready", self.request.settings)).values)
+            unit = found.pop("unit", "active")
+            if booted and unit == "failed":
+                raise DeviceError(
+                    "railyard-nics.service failed at this boot: see `journalctl -b -u"
+                    " railyard-nics.service` there"
+                )
+            bad = [f"{key}: {words}" for key, words in sorted(found.items()) if words != "ok"]
+            if booted and unit != "active":
+                bad.append(f"railyard-nics.service is {unit}")
             if not bad:
                 return
-            self.last = bad
+            self.last = "; ".join(bad)
         raise DeviceError(f"is not ready for RDMA: {self.last}")
-
-    def _unready(self, *, booted: bool) -> str:
-        """Describe parts that are not ready; empty if all are."""
-        found = dict(parse_state(self._maintain("ready", self.request.settings)).values)
-        unit = found.pop("unit", "active")
-        if booted and unit == "failed":
-            raise DeviceError(
-                "railyard-nics.service failed at this boot: see `journalctl -b -u"
-                " railyard-nics.service` there"
-            )
-        bad = [f"{key}: {words}" for key, words in sorted(found.items()) if words != "ok"]
-        if booted and unit != "active":
-            bad.append(f"railyard-nics.service is {unit}")
-        return "; ".join(bad)
 
     def _prove(self) -> list[str]:
         """Verify the cards; return devices whose only fault is a missing name."""
@@ -298,14 +292,6 @@ class HostRun(Turn[HostReboot]):
         stdin = HostState({**(settings or {}), **lines}).render()
         return self._on_host(host_call("maintain"), stdin, deadline_s)
 
-    def _stuck(self, what: str) -> str:
-        service = self.service
-        if self.node is not None:
-            held = self.node.held
-            service = "its node is cordoned" if held else "its node is not cordoned by us"
-        last = f"{self.last or 'nothing was seen'}; {service}"
-        return self._say_stuck(what, last, "Look at its console")
-
 
 def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     """Perform the requests on stdin that the last run of this resource did not perform.
@@ -318,23 +304,16 @@ def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     for _, group in groupby(asked, lambda each: each[1].group):
         members = [(record_of(part), request) for part, request in group]
         due = [each for each in members if was.get(each[0]["step"], (None, ""))[0] != each[0]]
-        done = _together(due, environ)
+        with ThreadPoolExecutor(max(1, len(due))) as pool:
+            runs = {each["step"]: pool.submit(reboot_host, asked, environ) for each, asked in due}
+        failed = [error for run in runs.values() if (error := run.exception()) is not None]
+        if len(failed) == 1 or not all(isinstance(error, DeviceError) for error in failed):
+            raise failed[0]
+        if failed:
+            raise DeviceError("\n".join(map(str, failed)))
+        done = {step: run.result() for step, run in runs.items()}
         said += "".join(render_record(each, done.get(each["step"], "")) for each, _ in members)
     return said
-
-
-def _together(
-    group: Sequence[tuple[Record, HostReboot]], environ: Mapping[str, str]
-) -> dict[str, str]:
-    """Perform the requests of one group at once; return the evidence by step."""
-    with ThreadPoolExecutor(max(1, len(group))) as pool:
-        runs = {each["step"]: pool.submit(reboot_host, asked, environ) for each, asked in group}
-    failed = [error for run in runs.values() if (error := run.exception()) is not None]
-    if len(failed) == 1 or not all(isinstance(error, DeviceError) for error in failed):
-        raise failed[0]
-    if failed:
-        raise DeviceError("\n".join(map(str, failed)))
-    return {step: run.result() for step, run in runs.items()}
 
 
 def reboot_host(request: HostReboot, environ: Mapping[str, str]) -> str:

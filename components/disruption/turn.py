@@ -113,6 +113,8 @@ class Turn(Clock, Generic[_Request]):
     done: list[str] = field(default_factory=list[str])
     phase: str = "the first look"
     node: Node | None = None
+    loss: str = ""
+    """What is lost while this server is down, if it is not a boot."""
 
     def perform(self) -> dict[str, object]:
         """Do the work, or finish an earlier run; return the evidence."""
@@ -142,13 +144,9 @@ class Turn(Clock, Generic[_Request]):
         planned = self.request.cluster.servers if self.request.cluster else ()
         names = tuple(each.node_name for each in planned)
         lost = check_quorum(calls, self.request.node_name, names)
-        said = self._what_is_lost(lost) if lost else ""
-        if said and said not in self.done:
+        said = self.loss or lost
+        if lost and said not in self.done:
             self.done.append(said)
-
-    def _what_is_lost(self, lost: str) -> str:
-        """Return this run's words for the loss while the server is down."""
-        return lost
 
     def _take_out(self, node: Node, *, ends_vfs: bool, drains: bool, begun: bool) -> None:
         """Cordon and drain the node; undo both after a refusal, unless an earlier run began."""

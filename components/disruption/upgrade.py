@@ -39,10 +39,15 @@ class UpgradeRun(Turn[NodeUpgrade]):
 
     def perform(self) -> dict[str, object]:
         """Upgrade the node, or finish an earlier run; do nothing if it already has the release."""
+        self.loss = f"the API is away while K3s starts again on {self.request.name}"
         try:
             self._upgrade()
         except DeviceError as error:
-            raise type(error)(self._stuck(str(error))) from error
+            held = self.node is not None and self.node.held
+            service = f"its node is {'cordoned' if held else 'not cordoned'} by us"
+            last = f"K3s {self.found or 'of an unknown release'}; {service}"
+            what = self._say_stuck(str(error), last, "Correct the fault above")
+            raise type(error)(what) from error
         return {"before": self.found, "changed": self.done, "version": self.request.version}
 
     def _upgrade(self) -> None:
@@ -57,12 +62,23 @@ class UpgradeRun(Turn[NodeUpgrade]):
                 if self.node.held:
                     self._return_to_service(self.node)
                 return
-            self._refuse_denied()
+            if self.request.reboots == "deny":
+                other = self.found != self.request.version
+                what = "its kubelet's alignment"
+                what = f"an upgrade to {self.request.version}" if other else what
+                raise DeviceError(
+                    f"it runs K3s {self.found}, and {what} takes it out of service:"
+                    " disruption.reboots is deny. Set it to allow in a window"
+                )
             self.phase, begun = "draining", self.node.held
             self._ask_to_go(calls)
             drains = self.request.role == "worker"
             self._take_out(self.node, ends_vfs=False, drains=drains, begun=begun)
-        self._install()
+        self.phase = f"installing K3s {self.request.version}"
+        call = replace(kubernetes_call("k3s_install"), arguments=self.request.arguments)
+        answer = self._on_host(call, self.request.install, self.request.install_deadline_s)
+        report: dict[str, list[str]] = json.loads(answer.splitlines()[-1])
+        self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
         self._return_to_service(self._awaited())
 
     def _is_as_asked(self, node: Body) -> bool:
@@ -93,27 +109,6 @@ class UpgradeRun(Turn[NodeUpgrade]):
             )
         return calls
 
-    def _refuse_denied(self) -> None:
-        if self.request.reboots == "deny":
-            other = self.found != self.request.version
-            what = f"an upgrade to {self.request.version}" if other else "its kubelet's alignment"
-            raise DeviceError(
-                f"it runs K3s {self.found}, and {what} takes it out of service:"
-                " disruption.reboots is deny. Set it to allow in a window"
-            )
-
-    def _what_is_lost(self, lost: str) -> str:
-        """Describe the loss: K3s restarts, but the machine does not boot."""
-        del lost
-        return f"the API is away while K3s starts again on {self.request.name}"
-
-    def _install(self) -> None:
-        self.phase = f"installing K3s {self.request.version}"
-        call = replace(kubernetes_call("k3s_install"), arguments=self.request.arguments)
-        answer = self._on_host(call, self.request.install, self.request.install_deadline_s)
-        report: dict[str, list[str]] = json.loads(answer.splitlines()[-1])
-        self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
-
     def _awaited(self) -> Node:
         """Wait until the node is Ready with the new release."""
         self.phase = "waiting for the node"
@@ -137,12 +132,6 @@ class UpgradeRun(Turn[NodeUpgrade]):
         self.phase, self.node = "putting it back into service", node
         node.await_service((), READY_DEADLINE_S)
         node.uncordon()
-
-    def _stuck(self, what: str) -> str:
-        held = self.node is not None and self.node.held
-        service = "its node is cordoned by us" if held else "its node is not cordoned by us"
-        last = f"K3s {self.found or 'of an unknown release'}; {service}"
-        return self._say_stuck(what, last, "Correct the fault above")
 
 
 def release_of(node: Body) -> str:
