@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
 from components.catalogue.cards import CardName, find_card
-from components.model.texts import form_schema, refuse
+from components.model.texts import form_schema, only, refuse
 from components.model.units import DnsLabel, Frozen, PciAddress, PortGuid, ReleaseText, Sha256
 
 BufferBytes = Annotated[int, Field(ge=0, le=100_000_000)]
@@ -55,17 +55,15 @@ class HostQos(Frozen):
     """Receive buffers; default the driver's."""
 
 
-def _generation(value: float) -> float:
-    if value not in PCIE_GT_S:
-        known = ", ".join(f"{speed:g}" for speed in PCIE_GT_S)
-        raise ValueError(f"{value:g} GT/s is not a PCI Express speed; expected one of {known}")
-    return value
-
-
 LinkGtS = Annotated[
     float,
     Field(gt=0),
-    AfterValidator(_generation),
+    only(
+        PCIE_GT_S.__contains__,
+        "{:g} GT/s is not a PCI Express speed; expected one of "
+        + ", ".join(f"{speed:g}" for speed in PCIE_GT_S),
+        "write it in the form shown above.",
+    ),
     WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
 ]
 """Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""

@@ -243,11 +243,11 @@ class ClusterSpec(Frozen):
 
     def rail(self, name: str) -> Rail | None:
         """The rail with that name, or None."""
-        return _rails_by_name(self).get(name)
+        return _by_name(self)[1].get(name)
 
     def host(self, name: str) -> Host | None:
         """The host with that name, or None."""
-        return _hosts_by_name(self).get(name)
+        return _by_name(self)[0].get(name)
 
     def settings_of(self, host: Host) -> HostDefaults:
         """Return the settings of one host: its group's, and `host_defaults` for the rest."""
@@ -311,12 +311,6 @@ class ClusterSpec(Frozen):
 
 
 @once
-def _hosts_by_name(spec: ClusterSpec) -> Mapping[str, Host]:
-    """Map names to hosts; if two share a name, the first (`duplicate-name` refuses it)."""
-    return {host.name: host for host in reversed(spec.hosts)}
-
-
-@once
 def units_of_hosts(spec: ClusterSpec) -> Mapping[str, str]:
     """Map each host that is cabled to a leaf of a unit to that unit."""
     units = spec.stacks.units if spec.stacks else {}
@@ -331,32 +325,28 @@ def units_of_hosts(spec: ClusterSpec) -> Mapping[str, str]:
 
 
 @once
-def _rails_by_name(spec: ClusterSpec) -> Mapping[str, Rail]:
-    return {rail.name: rail for rail in reversed(spec.rails)}
-
-
-@once
 def _hosts_by_role(spec: ClusterSpec) -> Mapping[str, tuple[Host, ...]]:
     roles = ("worker", "control_plane", "balancer")
     return {role: tuple(host for host in spec.hosts if host.role == role) for role in roles}
 
 
 @once
+def _by_name(spec: ClusterSpec) -> tuple[Mapping[str, Host], Mapping[str, Rail]]:
+    """Map names to hosts and rails, and a name of two to the first (`duplicate-name`)."""
+    hosts = {host.name: host for host in reversed(spec.hosts)}
+    return hosts, {rail.name: rail for rail in reversed(spec.rails)}
+
+
+@once
 def _settings_by_group(spec: ClusterSpec) -> Mapping[str, HostDefaults]:
-    return {
-        group.name: _settings_of_group(spec.host_defaults, group)
-        for group in reversed(spec.host_groups)
-    }
-
-
-def _settings_of_group(defaults: HostDefaults, group: HostGroup) -> HostDefaults:
-    own = {
-        key: value for key in HostGroup.model_fields if (value := getattr(group, key)) is not None
-    }
-    own.pop("name")
-    if group.peermem is not None:
-        own.setdefault("gpu_direct", None)  # its short form wins over the general long one
-    return defaults.model_copy(update=own)
+    found: dict[str, HostDefaults] = {}
+    for group in reversed(spec.host_groups):
+        values = {key: getattr(group, key) for key in HostGroup.model_fields if key != "name"}
+        own = {key: value for key, value in values.items() if value is not None}
+        if group.peermem is not None:
+            own.setdefault("gpu_direct", None)  # its short form wins over the general long one
+        found[group.name] = spec.host_defaults.model_copy(update=own)
+    return found
 
 
 # The file itself has templates and ranges of hosts, which the reader expands to a `ClusterSpec`.

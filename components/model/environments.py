@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.model import units
 from components.model.reach import OCTET, PublicKey
-from components.model.texts import URL_SIGNS, HcaName, PlainName, form_schema, refuse
+from components.model.texts import URL_SIGNS, HcaName, PlainName, form_schema, only, refuse
 
 Role = Literal["control_plane", "worker", "balancer"]
 MOST_NODES: Final = 5000
@@ -23,8 +23,13 @@ _LOOPBACK: Final = rf"(localhost|127(\.{OCTET}){{3}})"
 
 
 def _api_address(text: str) -> str:
-    host, scheme = _host_and_scheme(text)
-    if not host or not (scheme == "https" or (scheme == "http" and _is_loopback(host))):
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
+    host = parts.hostname or ""
+    is_here = parts.scheme == "http" and re.fullmatch(_LOOPBACK, host)
+    if not host or not (parts.scheme == "https" or is_here):
         raise refuse(
             f"the API at {text} would not be reached over https",
             "leave endpoint out: the default is https://api.cloud.crusoe.ai/v1.",
@@ -32,31 +37,6 @@ def _api_address(text: str) -> str:
     if sign := re.search(rf"[^{URL_SIGNS}]", text):
         raise refuse(f"the API's address has {sign[0]!r} in it", "write it without that.")
     return text
-
-
-def _host_and_scheme(text: str) -> tuple[str | None, str]:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return None, ""
-    return parts.hostname, parts.scheme
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return IPv4Address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _named_network(network: IPv4Network) -> IPv4Network:
-    if network == _ANYWHERE:
-        raise refuse(
-            "every address on the internet could connect, and open ports are attacked within "
-            "minutes",
-            "write the networks from which it is used, for example 203.0.113.0/24.",
-        )
-    return network
 
 
 ApiAddress = Annotated[
@@ -73,7 +53,12 @@ AllowedNetworks = Annotated[
     tuple[
         Annotated[
             units.Ipv4Net,
-            AfterValidator(_named_network),
+            only(
+                lambda network: network != _ANYWHERE,
+                "every address on the internet could connect, and open ports are attacked within "
+                "minutes",
+                "write the networks from which it is used, for example 203.0.113.0/24.",
+            ),
             form_schema(rf"^(?!0\.0\.0\.0/0$){units.IPV4_NET}$", "ipv4network"),
         ],
         ...,
@@ -163,19 +148,14 @@ _WINDOWS_GIB: Final = tuple(1 << power for power in range(5, 23))
 (sources.md#esxi). An address of x86-64 has 52 bits: 4 PiB."""
 
 
-def _mmio_window(gib: int) -> int:
-    if gib not in _WINDOWS_GIB:
-        raise refuse(
-            f"a machine cannot have a 64-bit window of {gib} GiB",
-            f"write a power of two of at least {_WINDOWS_GIB[0]}: twice the GPUs' memory, rounded "
-            "up; 128 for one 40 or 64 GB GPU.",
-        )
-    return gib
-
-
 MmioWindow = Annotated[
     int,
-    AfterValidator(_mmio_window),
+    only(
+        _WINDOWS_GIB.__contains__,
+        "a machine cannot have a 64-bit window of {} GiB",
+        f"write a power of two of at least {_WINDOWS_GIB[0]}: twice the GPUs' memory, rounded "
+        "up; 128 for one 40 or 64 GB GPU.",
+    ),
     WithJsonSchema({"type": "integer", "enum": list(_WINDOWS_GIB)}),
 ]
 """It holds the BARs of the devices; a GPU does not start if the window is too small."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import Mode, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model import switch_models, units
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
-from components.model.texts import ModelName, PluggedIn, form_schema, refuse
+from components.model.texts import ModelName, PluggedIn, form_schema, only
 
 DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`), and
@@ -105,16 +104,15 @@ RailResource = Annotated[str, Field(pattern=RAIL_RESOURCE)]
 """A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
 
 
-def _router_id(address: IPv4Address) -> IPv4Address:
-    if not is_machine_ipv4(str(address)):
-        raise refuse(
-            f"{address} is not a valid address for a switch",
-            "choose an address that nothing else has, for example 10.255.0.1.",
-        )
-    return address
-
-
-RouterId = Annotated[units.Ipv4, AfterValidator(_router_id), form_schema(MACHINE_IPV4, "ipv4")]
+RouterId = Annotated[
+    units.Ipv4,
+    only(
+        lambda address: is_machine_ipv4(str(address)),
+        "{} is not a valid address for a switch",
+        "choose an address that nothing else has, for example 10.255.0.1.",
+    ),
+    form_schema(MACHINE_IPV4, "ipv4"),
+]
 """It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 
@@ -150,10 +148,6 @@ class Rail(units.Frozen):
     leaves: dict[units.DnsLabel, LeafSubnet] = Field(default_factory=dict)
     """Leaf to its part of the rail, if the rail is on several routed leaves; then leave out
     `gateway`. Default: the rail is one subnet."""
-
-
-def _port_from_text(value: object) -> object:
-    return units.from_short_form(value, "to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}")
 
 
 class SwitchPort(units.Frozen):
@@ -208,6 +202,12 @@ class SwitchPort(units.Frozen):
         return (switch, port) if colon else None
 
 
+WrittenPort = Annotated[
+    SwitchPort,
+    units.short_form("to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}"),
+]
+
+
 class Routing(units.Frozen):
     """A switch that routes between its rails and other switches, by BGP over its routed links."""
 
@@ -245,12 +245,6 @@ class OtherSwitch(units.Frozen):
     """The other end of each port, bonds included, in any words: `swp1: gpu01/bond0`."""
 
 
-def _release_from_number(value: object) -> object:
-    """SONiC's branches are whole numbers; a number with a dot would lose its last zeros."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if whole else value
-
-
 class Switch(units.Frozen):
     """One managed switch."""
 
@@ -263,7 +257,9 @@ class Switch(units.Frozen):
     the known ones, and `switch_models` describes others."""
     release: Annotated[
         str,
-        BeforeValidator(_release_from_number),
+        BeforeValidator(  # SONiC's branches; a number with a dot would lose its last zeros
+            lambda value: str(value) if type(value) is int else value
+        ),
         WithJsonSchema(
             {
                 "anyOf": [
@@ -293,7 +289,7 @@ class Switch(units.Frozen):
     exec_disruptive: Literal["refuse", "allow-interruptions"] = "refuse"
     """With `executor: exec`: whether lines that interrupt traffic may be sent, at every change of
     the file, needed or not."""
-    ports: dict[units.PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
+    ports: dict[units.PortName, WrittenPort]
     """The other end of each port: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
     on MLNX-OS.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from components.catalogue.cards import CardModel, find_card
 from components.catalogue.upstream import Architecture
@@ -14,7 +14,7 @@ from components.model import cards, units
 from components.model.kernel import KernelSettings
 from components.model.reach import CardAddress, NodeAddress
 from components.model.switch_models import DescribedNic
-from components.model.texts import ModelName, form_schema, refuse
+from components.model.texts import ModelName, form_schema, only
 
 _USER: Final = r"[a-z][a-z0-9_-]{0,31}"
 _SYSTEM_USERS: Final = ("root", "daemon", "bin", "sys", "nobody", "sshd", "www-data")
@@ -23,46 +23,33 @@ _NETDEV: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
 _RESERVED_HOSTS: Final = ("localhost", "kubernetes")
 
 
-def _user(name: str) -> str:
-    if not re.fullmatch(_USER, name) or name in _SYSTEM_USERS:
-        reason = "belongs to the system" if name in _SYSTEM_USERS else "is not a Linux user name"
-        raise refuse(
-            f'"{name}" {reason}',
-            "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
-        )
-    return name
-
-
-def _netdev(name: str) -> str:
-    if not re.fullmatch(_NETDEV, name):
-        raise refuse(
-            f'"{name}" cannot be the name of a network device',
-            "write the name that `ip link` shows, for example enp5s0.",
-        )
-    return name
-
-
-def _host_name(name: str) -> str:
-    if name in _RESERVED_HOSTS:
-        raise refuse(
-            f"a host cannot be called {name}: the name belongs to the machine itself or to the "
-            "cluster",
-            "choose another name, for example gpu01.",
-        )
-    return name
-
-
+_USER_FIX: Final = "use lower-case letters, digits, - and _, at most 32, for example nvidia."
 UserName = Annotated[
-    str, AfterValidator(_user), form_schema(rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$")
+    str,
+    only(lambda name: name not in _SYSTEM_USERS, '"{}" belongs to the system', _USER_FIX),
+    only(lambda name: re.fullmatch(_USER, name), '"{}" is not a Linux user name', _USER_FIX),
+    form_schema(rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"),
 ]
 """A name that useradd accepts and that is not a system account."""
-NetdevName = Annotated[str, AfterValidator(_netdev), form_schema(rf"^{_NETDEV}$")]
+NetdevName = Annotated[
+    str,
+    only(
+        lambda name: re.fullmatch(_NETDEV, name),
+        '"{}" cannot be the name of a network device',
+        "write the name that `ip link` shows, for example enp5s0.",
+    ),
+    form_schema(rf"^{_NETDEV}$"),
+]
 """A name that a network device of Linux can have: at most 15 characters."""
 DOMAIN_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 DomainName = Annotated[str, Field(pattern=DOMAIN_NAME)]
 HostName = Annotated[
     units.DnsLabel,
-    AfterValidator(_host_name),
+    only(
+        lambda name: name not in _RESERVED_HOSTS,
+        "a host cannot be called {}: the name belongs to the machine itself or to the cluster",
+        "choose another name, for example gpu01.",
+    ),
     form_schema(rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){units.DNS_LABEL.removeprefix('^')}"),
 ]
 """A DNS label that no hosts file uses for something else."""
@@ -185,10 +172,6 @@ class User(units.Frozen):
     """User id on all hosts."""
 
 
-def _without_vfs(row: object) -> object:
-    return {"vfs": 0} | cast("dict[str, object]", row) if isinstance(row, dict) else row
-
-
 HostRole = Literal["control_plane", "worker", "balancer", "storage", "login"]
 OUTSIDE: Final = frozenset({"storage", "login"})
 """Roles of hosts on the rails but outside of the cluster."""
@@ -247,7 +230,10 @@ class Host(units.Frozen):
         bare = outside or values.get("login") == "none"
         if not bare or not isinstance(nics, list | tuple):
             return cast("object", data)
-        rows = [_without_vfs(row) for row in cast("list[object]", nics)]
+        rows = [
+            {"vfs": 0} | cast("dict[str, object]", row) if isinstance(row, dict) else row
+            for row in cast("list[object]", nics)
+        ]
         return cast("object", values | {"nics": rows})
 
     @property

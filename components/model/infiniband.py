@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from components.model import units
 from components.model.environments import InfiniBandFabric
 from components.model.fabric import RailResource
-from components.model.texts import ModelName, form_schema, refuse
+from components.model.texts import ModelName, form_schema, only, refuse
 
 Membership = Literal["full", "limited"]
 """`limited` members reach full members only, and not each other (InfiniBand specification)."""
@@ -31,15 +31,6 @@ DEFAULT_PARTITION: Final = "Default"
 """The subnet manager's own partition, as MLNX-OS names it."""
 _DEFAULT_PKEY: Final = 0x7FFF
 _MEMBERSHIP_BIT: Final = 0x8000
-
-
-def _partition_name(name: str) -> str:
-    if name.lower() == DEFAULT_PARTITION.lower():
-        raise refuse(
-            f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
-            "choose another name; Railyard does not manage Default.",
-        )
-    return name
 
 
 def _partition_key(pkey: int) -> int:
@@ -62,7 +53,11 @@ def _partition_key(pkey: int) -> int:
 PartitionName = Annotated[
     str,
     StringConstraints(pattern=PARTITION_NAME),
-    AfterValidator(_partition_name),
+    only(
+        lambda name: name.lower() != DEFAULT_PARTITION.lower(),
+        f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
+        "choose another name; Railyard does not manage Default.",
+    ),
     form_schema(rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}"),
 ]
 """One word of MLNX-OS' command line; the subnet manager's own partition Default is excluded."""
@@ -73,12 +68,6 @@ PartitionKey = Annotated[
 ]
 """0x7fff is Default's, by which the subnet manager itself is reached: Railyard never changes that
 partition."""
-
-
-def _member_from_text(value: object) -> object:
-    if isinstance(value, str) and units.is_port_guid(value):
-        raise ValueError(f"{value!r} is a port GUID, and members are hosts of the file")
-    return units.from_short_form(value, "host", "gpu01, or {host: gpu01, membership: limited}")
 
 
 class IbMember(units.Frozen):
@@ -98,6 +87,19 @@ class IbMember(units.Frozen):
         return tuple(guids[number] for number in chosen if number < len(guids))
 
 
+def _no_guid(value: object) -> object:
+    if isinstance(value, str) and units.is_port_guid(value):
+        raise ValueError(f"{value!r} is a port GUID, and members are hosts of the file")
+    return value
+
+
+WrittenMember = Annotated[
+    IbMember,
+    units.short_form("host", "gpu01, or {host: gpu01, membership: limited}"),
+    BeforeValidator(_no_guid),
+]
+
+
 class IbPartition(units.Frozen):
     """One partition: which ports may talk to each other under one partition key."""
 
@@ -105,9 +107,7 @@ class IbPartition(units.Frozen):
     """`Default` belongs to the subnet manager and cannot be written here."""
     pkey: PartitionKey
     """Partition key without the membership bit, 0x0001 to 0x7ffe; 0x7fff is Default's."""
-    members: (
-        Literal["all"] | tuple[Annotated[IbMember, BeforeValidator(_member_from_text)], ...]
-    ) = "all"
+    members: Literal["all"] | tuple[WrittenMember, ...] = "all"
     """Hosts of the file, or `all` ports of the subnet."""
     membership: Membership = "full"
     """Membership of members without their own value."""

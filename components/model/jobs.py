@@ -178,6 +178,7 @@ def registry_of(image: str) -> str:
 
 CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
 _SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
+_SIZE_FIX: Final = "write it as nccl-tests takes it, 1G or more: for example 2G."
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _JUDGED_BYTES: Final = 1 << 30
 """Least message size for judging bandwidth, 1 GiB: it levels out there."""
@@ -188,16 +189,6 @@ SuiteName = Literal["quick", "full", "soak"]
 PerftestTool = Literal[
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
 ]
-
-
-def _judged_size(text: str) -> str:
-    match = _SIZE.fullmatch(text)
-    if match is None or int(match[1]) * _UNITS[match[2]] < _JUDGED_BYTES:
-        reason = "is no size" if match is None else "is too small to judge bandwidth by"
-        raise texts.refuse(
-            f'"{text}" {reason}', "write it as nccl-tests takes it, 1G or more: for example 2G."
-        )
-    return text
 
 
 def _at_least(number: int) -> str:
@@ -213,7 +204,12 @@ def _at_least(number: int) -> str:
 
 MessageSize = Annotated[
     str,
-    AfterValidator(_judged_size),
+    texts.only(_SIZE.fullmatch, '"{}" is no size', _SIZE_FIX),
+    texts.only(
+        lambda text: int(text.rstrip("KMG")) * _UNITS[text.lstrip("0123456789")] >= _JUDGED_BYTES,
+        '"{}" is too small to judge bandwidth by',
+        _SIZE_FIX,
+    ),
     texts.form_schema(
         "^("
         + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
@@ -76,18 +75,6 @@ _DECIMAL: Final = rf"(?!(?=\s*({_NUMBER}\s+)*{_NUMBER}\s*$)\s*(.*\s)?{_UNREAD}(\
 """Before a text: rules out a list of numbers of which one would read back in another form."""
 
 
-def _flaw_of_name(name: str) -> PydanticCustomError | None:
-    if name in _OWNED:
-        return refuse(f"{name} is not set through sysctls", f"{_OWNED[name]}; remove it here.")
-    if not re.fullmatch(_NAME, name):
-        return refuse(
-            f'no kernel has a setting "{name}"',
-            "write it as sysctl -a prints it, for example net.core.rmem_max.",
-            KNOWN_SETTINGS,
-        )
-    return None
-
-
 def _flaw_of_number(name: str, value: str) -> PydanticCustomError | None:
     """Report a number that the kernel refuses or prints in another form."""
     words = value.split()
@@ -131,41 +118,42 @@ def _as_kernel(word: str) -> str:
         return str(int(word))
 
 
-def _value(value: object) -> object:
-    """A number or a text; several numbers are one text, as in `/proc/sys`."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
-
-
-SysctlValue = Annotated[str, BeforeValidator(_value), Field(pattern=SYSCTL_VALUE)]
+SysctlValue = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    BeforeValidator(  # several numbers are one text, as in `/proc/sys`
+        lambda value: re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
+    ),
+    Field(pattern=SYSCTL_VALUE),
+]
 """Value of a kernel setting; the hosts' scripts accept these characters."""
 _VALUES: Final[TypeAdapter[str]] = TypeAdapter(SysctlValue)
 
 
-def _flaws(name: str, value: object) -> Iterator[InitErrorDetails]:
-    try:
-        text = _VALUES.validate_python(value)
-    except ValidationError as error:
-        for part in error.errors(include_url=False):
-            context = part.get("ctx", {})
-            yield InitErrorDetails(type=part["type"], loc=(name,), input=value, ctx=context)
-        return
-    flaw = _flaw_of_name(name) or _flaw_of_number(name, text)
-    if flaw is not None:
-        yield InitErrorDetails(type=flaw, loc=(name,), input=value)
-
-
 def _settings(value: object) -> object:
     """Judge name and value of each entry, all at once."""
-    if not isinstance(value, dict):
-        return value
-    written = cast("dict[Any, object]", value)
-    names = [name for name in written if isinstance(name, str)]
-    found = [flaw for name in names for flaw in _flaws(name, written[name])]
+    written = cast("dict[Any, object]", value) if isinstance(value, dict) else {}
+    found: list[InitErrorDetails] = []
+    for name in [name for name in written if isinstance(name, str)]:
+        loc, own = (name,), written[name]
+        try:
+            text = _VALUES.validate_python(own)
+        except ValidationError as error:
+            parts = [(part["type"], part.get("ctx", {})) for part in error.errors()]
+            found += [InitErrorDetails(type=t, loc=loc, input=own, ctx=ctx) for t, ctx in parts]
+            continue
+        if name in _OWNED:
+            fix = f"{_OWNED[name]}; remove it here."
+            flaw = refuse(f"{name} is not set through sysctls", fix)
+        elif not re.fullmatch(_NAME, name):
+            fix = "write it as sysctl -a prints it, for example net.core.rmem_max."
+            flaw = refuse(f'no kernel has a setting "{name}"', fix, KNOWN_SETTINGS)
+        else:
+            flaw = _flaw_of_number(name, text)
+        found += [InitErrorDetails(type=flaw, loc=loc, input=own)] if flaw else []
     if found:
         raise ValidationError.from_exception_data("sysctls", found)
-    return written
+    return cast("object", value)
 
 
 _TEXT: Final[dict[str, object]] = {"type": "string", "pattern": _WRITTEN}

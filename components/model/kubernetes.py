@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network
 from typing import Annotated, Final, Literal, Self, cast
 
 from pydantic import (
@@ -18,7 +17,7 @@ from pydantic import (
 
 from components.catalogue.cluster_parts import Distribution
 from components.model import units
-from components.model.texts import LabelValue, LocalPath, QualifiedName, form_schema, refuse
+from components.model.texts import LabelValue, LocalPath, QualifiedName, form_schema, only, refuse
 
 Owner = Literal["ours", "theirs", "none"]
 """`ours`: Railyard installs it, and refuses if another one exists. `theirs`: it exists; Railyard
@@ -87,20 +86,6 @@ _TAKEN: Final = {
 """Ports of a K3s server and who has them (lab/sources.md#k3s)."""
 
 
-def _service_net(network: IPv4Network) -> IPv4Network:
-    if network.prefixlen < _MAX_SERVICE_BITS:
-        raise refuse(
-            f"the service network {network} is larger than Kubernetes allows",
-            "use a /12 or smaller; /16 is usual.",
-        )
-    if network.prefixlen > _MIN_SERVICE_BITS:
-        raise refuse(
-            f"the service network {network} is too small for K3s' own services",
-            "use a /28 or larger; /16 is usual.",
-        )
-    return network
-
-
 def _server_port(port: int) -> int:
     taken = _TAKEN.get(port)
     if port in _NODE_PORTS:
@@ -114,7 +99,16 @@ def _server_port(port: int) -> int:
 
 ServiceNet = Annotated[
     units.Ipv4Net,
-    AfterValidator(_service_net),
+    only(
+        lambda network: network.prefixlen >= _MAX_SERVICE_BITS,
+        "the service network {} is larger than Kubernetes allows",
+        "use a /12 or smaller; /16 is usual.",
+    ),
+    only(
+        lambda network: network.prefixlen <= _MIN_SERVICE_BITS,
+        "the service network {} is too small for K3s' own services",
+        "use a /28 or larger; /16 is usual.",
+    ),
     form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){units.IPV4_NET}$", "ipv4network"),
 ]
 """The addresses of services: a /12 to a /28."""
@@ -434,16 +428,16 @@ class ExistingPlane(Plane):
     """The owner of each part: `{multus: theirs, gpu_operator: theirs}`."""
 
 
-def _with_plane(value: object) -> object:
-    if not isinstance(value, Mapping):
-        return value
-    return {"plane": "k3s"} | cast("dict[str, object]", value)
-
-
 Kubernetes = Annotated[
     K3sPlane | KubesprayPlane | ExistingPlane,
     Field(discriminator="plane"),
-    BeforeValidator(_with_plane),
+    BeforeValidator(
+        lambda value: (
+            {"plane": "k3s", **cast("dict[str, object]", value)}
+            if isinstance(value, Mapping)
+            else value
+        )
+    ),
 ]
 """A union by `plane`; default `k3s`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from components.catalogue.cluster_parts import (
@@ -14,6 +14,7 @@ from components.catalogue.cluster_parts import (
     Part,
     distribution_of,
 )
+from components.core.plain_text import shortened
 from components.model.cards import GpuDirect
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ClusterParts, ExistingPlane, Owner
@@ -119,19 +120,6 @@ def cni_paths(spec: ClusterSpec) -> CniPaths:
     return DISTRIBUTIONS.get(plane.distribution or distribution_of(plane.version) or "", UPSTREAM)
 
 
-def lacks_tuning(spec: ClusterSpec) -> bool:
-    """Whether attachments need the plugin `tuning` on nodes that lack it.
-
-    It sets the pods' own MTU, and their ARP settings on a flat fabric. K3s brings seven of the
-    reference plugins without it (sources.md#pod-network); other distributions bring all.
-    """
-    network = spec.pod_network
-    asked = network.mode == "sriov" or network.interface == "ipoib"
-    asked = asked and network.mtu_bytes is not None
-    asked = asked or (is_flat(spec) and way_of(spec) in _ATTACHED)
-    return asked and cni_paths(spec) == DISTRIBUTIONS["k3s"]
-
-
 def way_of(spec: ClusterSpec) -> Way:
     """Return the pod network of a site; on InfiniBand, shared cards have no default interface."""
     network = spec.pod_network
@@ -176,30 +164,26 @@ def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
     brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
     if vfs_by_operator(spec):
         brought |= _OF_VFS
-    return tuple(name for name in _programs(spec) if name not in brought)
-
-
-def _programs(spec: ClusterSpec) -> Iterator[Program]:
-    network, fabric = spec.pod_network, spec.rdma.transport == "infiniband"
-    if lacks_tuning(spec):
-        yield "tuning"
-    making: dict[Way, Program] = {
-        "sriov": "ib-sriov" if fabric else "sriov",
-        "macvlan": "macvlan",
-        "ipoib": "ipoib",
+    network, fabric, way = spec.pod_network, spec.rdma.transport == "infiniband", way_of(spec)
+    attached, by_node = way in _ATTACHED, fabric and network.ipam == "nv-ipam"
+    has_mtu = network.mtu_bytes is not None
+    has_mtu = has_mtu and (network.mode == "sriov" or network.interface == "ipoib")
+    asked: dict[Program, bool] = {
+        # The pods' own MTU, and their ARP settings on a flat fabric. K3s alone brings the other
+        # reference plugins without it (sources.md#pod-network).
+        "tuning": (has_mtu or (attached and is_flat(spec)))
+        and cni_paths(spec) == DISTRIBUTIONS["k3s"],
+        "sriov": way == "sriov" and not fabric,
+        "ib-sriov": way == "sriov" and fabric,
+        "macvlan": way == "macvlan",
+        "ipoib": way == "ipoib",
+        "rdma": attached and network.rdma_isolation and not fabric,
+        "sbr": attached and network.source_routing,
+        # Also for the probe's server, which clients must know beforehand.
+        "static": attached and network.ipam != "whereabouts" and not by_node,
+        "dhcp": attached and network.ipam == "dhcp",
     }
-    way = way_of(spec)
-    if way not in making:
-        return
-    yield making[way]
-    if network.rdma_isolation and not fabric:
-        yield "rdma"
-    if network.source_routing:
-        yield "sbr"
-    if network.ipam != "whereabouts" and not (fabric and network.ipam == "nv-ipam"):
-        yield "static"  # also for the probe's server, which clients must know beforehand
-    if network.ipam == "dhcp":
-        yield "dhcp"
+    return tuple(name for name, is_asked in asked.items() if is_asked and name not in brought)
 
 
 def written_owner(spec: ClusterSpec, part: Part) -> Owner | None:
@@ -222,17 +206,12 @@ def needs(spec: ClusterSpec, part: Part) -> bool:
 @once
 def owners_of(spec: ClusterSpec) -> Mapping[Part, Owner]:
     """Who brings each part; `none` for all on a site without Kubernetes."""
-    return {part: _owner(spec, part) for part in PARTS}
-
-
-def _owner(spec: ClusterSpec, part: Part) -> Owner:
-    written = written_owner(spec, part)
-    if written is not None:
-        return written
-    if part not in _needed(spec):
-        return "none"
     beside = written_owner(spec, "network_operator") == "theirs"
-    return "theirs" if beside and part == plugin_of(spec) else "ours"
+    theirs = plugin_of(spec) if beside else None
+    owners: dict[Part, Owner] = {
+        part: "theirs" if part == theirs else "ours" for part in _needed(spec)
+    }
+    return {part: written_owner(spec, part) or owners.get(part, "none") for part in PARTS}
 
 
 def plugin_of(spec: ClusterSpec) -> Part:
@@ -243,33 +222,22 @@ def plugin_of(spec: ClusterSpec) -> Part:
 
 @once
 def _needed(spec: ClusterSpec) -> frozenset[Part]:
-    return frozenset(_needs(spec)) if spec.kubernetes is not None else frozenset()
-
-
-def _needs(spec: ClusterSpec) -> Iterator[Part]:
-    operators = spec.operators
-    yield from _of_networks(spec)
-    # The network operator brings the device plugin itself.
-    yield plugin_of(spec) if operators.network is None else "network_operator"
-    if operators.gpu is not None:
-        yield "gpu_operator"
-    if operators.gpu_device_plugin is not None:
-        yield "gpu_device_plugin"
-    if spec.jobs.mpi_operator:
-        yield "mpi_operator"
-
-
-def _of_networks(spec: ClusterSpec) -> Iterator[Part]:
-    if uses_multus(spec):
-        yield "attachments"
-        if not policy_networks(spec):
-            yield "multus"
-    if gives_addresses(spec):
-        yield "whereabouts"
-    if draws_blocks(spec) and spec.operators.network is None:
-        yield "nv_ipam"
-    for name in cni_programs(spec):
-        yield part_of_program(name)
+    operators, attached = spec.operators, uses_multus(spec)
+    asked: dict[Part, bool] = {
+        "attachments": attached,
+        "multus": attached and not policy_networks(spec),
+        "whereabouts": gives_addresses(spec),
+        "nv_ipam": draws_blocks(spec) and operators.network is None,
+        # The network operator brings the device plugin itself.
+        plugin_of(spec): operators.network is None,
+        "network_operator": operators.network is not None,
+        "gpu_operator": operators.gpu is not None,
+        "gpu_device_plugin": operators.gpu_device_plugin is not None,
+        "mpi_operator": spec.jobs.mpi_operator,
+    }
+    asked |= {part_of_program(name): True for name in cni_programs(spec)}
+    needed = spec.kubernetes is not None
+    return frozenset(part for part, is_asked in asked.items() if is_asked and needed)
 
 
 def part_of_program(name: Program) -> Part:
@@ -310,8 +278,7 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
     """Describe in one line how Railyard treats hosts without a login; empty without such hosts."""
     if not hosts:
         return ()
-    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-    named = f"{', '.join(hosts[:_SHOWN])}{more}"
+    named = shortened(hosts, _SHOWN)
     return (f"{named}: not touched and not read: no login (login: none)",)
 
 

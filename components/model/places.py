@@ -170,23 +170,15 @@ def pod_links(spec: ClusterSpec) -> Mapping[str, Mapping[str, IPv4Address]]:
     return found
 
 
-def _own_link(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
-    card = next((nic for nic in host.nics if nic.rail == rail.name), None)
-    address = link_address(card) if card is not None else None
-    if address is None or (host.name, rail.name) not in routed_cards(spec):
-        return None
-    network, gateway = link_of(address)
-    return RailSubnet(rail.name, "", network, gateway)
-
-
 def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
     """Return the subnet of a host's card on a rail; None if its leaf lacks this rail.
 
     A card on a routed port has its own network, with the switch as its gateway.
     """
-    own = _own_link(spec, rail, host)
-    if own is not None:
-        return own
+    card = next((nic for nic in host.nics if nic.rail == rail.name), None)
+    address = link_address(card) if card is not None else None
+    if address is not None and (host.name, rail.name) in routed_cards(spec):
+        return RailSubnet(rail.name, "", *link_of(address))
     if not rail.leaves:
         return RailSubnet(rail.name, "", rail.subnet, rail.gateway)
     leaf = leaves_of_hosts(spec).get((host.name, rail.name), "")
@@ -234,16 +226,13 @@ class IbSwitch:
 @once
 def list_ib_switches(spec: ClusterSpec) -> tuple[IbSwitch, ...]:
     """List the InfiniBand switches in `switches`, then those in `infiniband.switches`."""
-    return (*_managed(spec), *_plain(spec))
-
-
-def _managed(spec: ClusterSpec) -> Iterator[IbSwitch]:
+    found: list[IbSwitch] = []
     for s, switch in enumerate(spec.switches):
         if switch.carries != "infiniband":
             continue
         model = switch.hardware
         names = model.ports.get(switch.os, ()) if model else ()
-        yield IbSwitch(
+        own = IbSwitch(
             name=switch.name,
             path=("switches", s),
             model=switch.model,
@@ -254,22 +243,22 @@ def _managed(spec: ClusterSpec) -> Iterator[IbSwitch]:
             hardware=model,
             ports={name: port.to for name, port in switch.ports.items()},
         )
-
-
-def _plain(spec: ClusterSpec) -> Iterator[IbSwitch]:
+        found.append(own)
     for s, switch in enumerate(spec.infiniband.switches if spec.infiniband else ()):
-        model = find_plain(switch.model)
-        yield IbSwitch(
+        plain = find_plain(switch.model)
+        own = IbSwitch(
             name=switch.name,
             path=("infiniband", "switches", s),
             model=switch.model,
             described=f"a {switch.model}",
-            names=model.ports if model else (),
-            halves=model.halves if model else (),
-            speeds_gbit_s=model.speeds_gbit_s if model else (),
+            names=plain.ports if plain else (),
+            halves=plain.halves if plain else (),
+            speeds_gbit_s=plain.speeds_gbit_s if plain else (),
             hardware=None,
             ports=dict(switch.ports),
         )
+        found.append(own)
+    return tuple(found)
 
 
 def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
@@ -278,10 +267,6 @@ def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
     A derived GUID begins with 02, which marks a GUID that no vendor assigned (EUI-64's local bit);
     seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
     """
-    return pf.guids or tuple(_derived(site, host.name, pf))
-
-
-def _derived(site: str, host: str, pf: HcaPf) -> Iterator[str]:
-    for number in range(pf.vfs):
-        digest = hashlib.sha256(f"{site}/{host}/{pf.pci}/{number}".encode()).hexdigest()
-        yield f"02{digest[:14]}"
+    names = [f"{site}/{host.name}/{pf.pci}/{number}" for number in range(pf.vfs)]
+    digests = (hashlib.sha256(name.encode()).hexdigest() for name in names)
+    return pf.guids or tuple(f"02{digest[:14]}" for digest in digests)

@@ -5,48 +5,33 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
 from components.model import units
 from components.model.hosts import NetdevName
 from components.model.switch_models import PciId
-from components.model.texts import form_schema, refuse
+from components.model.texts import form_schema, only
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _MAX_PREFIX: Final = 253
+_PREFIX_FIX: Final = "use the device plugin's own prefix, intel.com, or a domain of yours."
 _UNMAINTAINED: Final = r"registry[.-][a-z0-9.-]*aliyuncs\.com/acs/rdma-device-plugin\b"
 _EXACT: Final = r".+(:v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*|@sha256:[0-9a-f]{64})"
 
 
-def _prefix(text: str) -> str:
-    reserved = text == "kubernetes.io" or text.endswith(".kubernetes.io")
-    if reserved or len(text) > _MAX_PREFIX or not re.fullmatch(_DOMAIN, text):
-        reason = "is kept by Kubernetes" if reserved else "is no DNS name"
-        raise refuse(
-            f'"{text}" {reason}',
-            "use the device plugin's own prefix, intel.com, or a domain of yours.",
-        )
-    return text
-
-
-def _shared_plugin(image: str) -> str:
-    if re.search(_UNMAINTAINED, image):
-        raise refuse(
-            f"{image} is an old image whose source is not published: it cannot be maintained",
-            f"use {SHARED_DEVICE_PLUGIN}, whose source is open.",
-        )
-    if not re.fullmatch(_EXACT, image):
-        raise refuse(
-            f"the image {image} lacks an exact version",
-            f"write a release or a digest, for example {SHARED_DEVICE_PLUGIN}.",
-        )
-    return image
-
-
 ResourcePrefix = Annotated[
     str,
-    AfterValidator(_prefix),
+    only(
+        lambda text: text != "kubernetes.io" and not text.endswith(".kubernetes.io"),
+        '"{}" is kept by Kubernetes',
+        _PREFIX_FIX,
+    ),
+    only(
+        lambda text: len(text) <= _MAX_PREFIX and re.fullmatch(_DOMAIN, text),
+        '"{}" is no DNS name',
+        _PREFIX_FIX,
+    ),
     WithJsonSchema(
         {
             "type": "string",
@@ -58,7 +43,16 @@ ResourcePrefix = Annotated[
 """A DNS name that Kubernetes does not reserve."""
 SharedPlugin = Annotated[
     units.ImageName,
-    AfterValidator(_shared_plugin),
+    only(
+        lambda image: not re.search(_UNMAINTAINED, image),
+        "{} is an old image whose source is not published: it cannot be maintained",
+        f"use {SHARED_DEVICE_PLUGIN}, whose source is open.",
+    ),
+    only(
+        lambda image: re.fullmatch(_EXACT, image),
+        "the image {} lacks an exact version",
+        f"write a release or a digest, for example {SHARED_DEVICE_PLUGIN}.",
+    ),
     form_schema(rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){units.IMAGE.removeprefix('^')}"),
 ]
 """The maintained plugin at an exact version. The image `acs/rdma-device-plugin` of Aliyun's

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, ValidationInfo
 
 from components.core.plain_text import has_placeholder, one_line
-from components.model.texts import ANY_LINE, form_schema, refuse
+from components.model.texts import ANY_LINE, form_schema, only, refuse
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
@@ -50,12 +50,16 @@ def is_machine_ipv4(text: str) -> bool:
 def _ssh_address(text: str) -> str:
     if has_placeholder(text):
         return text
-    if local := _link_local(text):
+    bare, zone, _ = text.strip("[]").partition("%")
+    local, whole = _as_ipv6(bare), _as_ipv6(text)
+    if local is not None and (local.is_link_local or zone):
+        what = f'"{text}" {"is link-local" if local.is_link_local else "has a zone"}'
         raise refuse(
-            f'"{text}" {local}',
+            f"{what}: it needs the name of an interface, which no other machine shares",
             "give the device a global or unique local IPv6 address, an IPv4 one, or a DNS name.",
         )
-    if not _ADDRESS.fullmatch(text) and not _is_machine_ipv6(text):
+    is_machine = whole is not None and not (whole.is_unspecified or whole.is_multicast)
+    if not _ADDRESS.fullmatch(text) and not is_machine:
         raise refuse(
             f'"{text}" is neither an IP address of a machine nor a DNS name',
             "write the address alone, without user, port or scheme.",
@@ -63,44 +67,11 @@ def _ssh_address(text: str) -> str:
     return text
 
 
-def _link_local(text: str) -> str:
-    """Explain why a link-local address is refused; empty for any other text."""
-    bare, zone, _ = text.strip("[]").partition("%")
-    address = _as_ipv6(bare)
-    if address is None or not (address.is_link_local or zone):
-        return ""
-    what = "is link-local" if address.is_link_local else "has a zone"
-    return f"{what}: it needs the name of an interface, which no other machine shares"
-
-
-def _is_machine_ipv6(text: str) -> bool:
-    address = _as_ipv6(text)
-    return address is not None and not (address.is_unspecified or address.is_multicast)
-
-
 def _as_ipv6(text: str) -> IPv6Address | None:
     try:
         return IPv6Address(text)
     except ValueError:
         return None
-
-
-def _node_address(text: str) -> str:
-    if not has_placeholder(text) and not is_machine_ipv4(text):
-        raise refuse(
-            f'a node needs an IPv4 address, and "{text}" cannot belong to a machine',
-            "set node_ip to the address by which the other nodes reach it.",
-        )
-    return text
-
-
-def _card_address(text: str) -> str:
-    if not is_machine_ipv4(text):
-        raise refuse(
-            f'"{text}" is not an IPv4 address of a machine',
-            "write an address of the rail's subnet, without a prefix length.",
-        )
-    return text
 
 
 def how_to_pin(address: str, port: int) -> str:
@@ -170,9 +141,25 @@ SshAddress = Annotated[
 ]
 """An IPv4 or IPv6 address that a machine can have, without brackets, or a DNS name."""
 _MACHINE: Final = form_schema(MACHINE_IPV4, "ipv4")
-NodeAddress = Annotated[str, AfterValidator(_node_address), _MACHINE]
+NodeAddress = Annotated[
+    str,
+    only(
+        lambda text: has_placeholder(text) or is_machine_ipv4(text),
+        'a node needs an IPv4 address, and "{}" cannot belong to a machine',
+        "set node_ip to the address by which the other nodes reach it.",
+    ),
+    _MACHINE,
+]
 """The IPv4 address of a node in its cluster."""
-CardAddress = Annotated[str, AfterValidator(_card_address), _MACHINE]
+CardAddress = Annotated[
+    str,
+    only(
+        is_machine_ipv4,
+        '"{}" is not an IPv4 address of a machine',
+        "write an address of the rail's subnet, without a prefix length.",
+    ),
+    _MACHINE,
+]
 """The IPv4 address of a card, without the prefix length, which the rail's subnet has."""
 _KEY_LINE: Final = form_schema(
     rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"

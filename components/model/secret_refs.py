@@ -12,11 +12,24 @@ from components.model.places import each_ssh
 from components.model.units import SecretRef, Ssh
 
 SSH_SECRETS: Final = ("password", "private_key", "passphrase", "sudo_password", "enable_password")
+_PLACES: Final = (
+    "infiniband.ufm.password", "environment.instances.access_key",
+    "environment.instances.secret_key", "kubernetes.token", "kubernetes.agent_token",
+    "kubernetes.kubeconfig", "containers.login.password", "containers.build.login.password",
+    "sources.mirror.login.password", "sources.registry.login.password",
+    "evidence_store.signing_key", "evidence_store.login.password",
+)  # fmt: skip
+"""The references outside of logins to devices."""
 
 
 def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
     """List each reference to a secret, with its place."""
-    for reference, path in _references(spec):
+    found = [*device_secrets(spec)]
+    for keys in _PLACES:
+        path: SpecPath = (*keys.split("."),)
+        part = reduce(lambda part, key: getattr(part, str(key), None), path, cast("object", spec))
+        found += [(part, path)] if isinstance(part, SecretRef) else []
+    for reference, path in found:
         source = next(key for key in ("secret", "env", "command") if getattr(reference, key))
         yield reference, (*path, source)
 
@@ -33,22 +46,3 @@ def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]
         reference = getattr(ssh, key)
         if isinstance(reference, SecretRef):
             yield reference, (*path, key)
-
-
-_PLACES: Final = (
-    "infiniband.ufm.password", "environment.instances.access_key",
-    "environment.instances.secret_key", "kubernetes.token", "kubernetes.agent_token",
-    "kubernetes.kubeconfig", "containers.login.password", "containers.build.login.password",
-    "sources.mirror.login.password", "sources.registry.login.password",
-    "evidence_store.signing_key", "evidence_store.login.password",
-)  # fmt: skip
-"""The references outside of logins to devices."""
-
-
-def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    yield from device_secrets(spec)
-    for keys in _PLACES:
-        path: SpecPath = (*keys.split("."),)
-        found = reduce(lambda part, key: getattr(part, str(key), None), path, cast("object", spec))
-        if isinstance(found, SecretRef):
-            yield found, path

@@ -9,12 +9,13 @@ otherwise refuse the value in the middle of an update.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from pydantic import StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+_Value = TypeVar("_Value")
 _ACTS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """The characters that `components/core/plain_text.py` shows as escapes, and tab and newline."""
 RULE_NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
@@ -81,6 +82,17 @@ def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomErro
     return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})
 
 
+def only(fits: Callable[[Any], object], what: str, fix: str) -> AfterValidator:
+    """Refuse a value that does not fit; `{}` in the words becomes the value."""
+
+    def check(value: _Value) -> _Value:
+        if not fits(value):
+            raise refuse(what.format(value), fix)
+        return value
+
+    return AfterValidator(check)
+
+
 def form_schema(pattern: str, name: str = "") -> WithJsonSchema:
     """Publish a text with a pattern, and the name of its format if JSON Schema has one."""
     named = {"format": name} if name else {}
@@ -105,13 +117,12 @@ def fold_names(names: Iterable[str]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ",".join(_folded(head, runs) for head, runs in groups)
-
-
-def _folded(head: str, runs: list[list[str]]) -> str:
-    written = [first if first == last else f"{first}-{last}" for first, last in runs]
-    together = ",".join(written)
-    return head + (together if len(runs) == 1 and "-" not in together else f"[{together}]")
+    texts: list[str] = []
+    for head, runs in groups:
+        together = ",".join(first if first == last else f"{first}-{last}" for first, last in runs)
+        is_one = len(runs) == 1 and "-" not in together
+        texts.append(head + (together if is_one else f"[{together}]"))
+    return ",".join(texts)
 
 
 def unfold_names(text: str) -> tuple[str, ...]:

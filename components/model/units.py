@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from components.model.reach import IPV4, HostKey, SshAddress
-from components.model.texts import URL_SIGNS, AnyLine, form_schema, refuse
+from components.model.texts import URL_SIGNS, AnyLine, form_schema, only, refuse
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
@@ -74,16 +74,48 @@ class Frozen(BaseModel):
     )
 
 
-def from_short_form(value: object, key: str, example: str) -> object:
+def short_form(key: str, example: str) -> BeforeValidator:
     """Read a mapping that can also be written as the text of one of its keys.
 
-    Raises:
-        ValueError: The value is a number, a list or null.
+    It refuses a number, a list and null.
     """
-    if value is None or isinstance(value, bool | int | float | list):
-        kind = "a list" if isinstance(value, list) else "nothing" if value is None else str(value)
-        raise ValueError(f"{kind} is neither of the two forms: {example}")
-    return {key: value} if isinstance(value, str) else value
+
+    def read(value: object) -> object:
+        if value is None or isinstance(value, bool | int | float | list):
+            kind = "nothing" if value is None else str(cast("object", value))
+            kind = "a list" if isinstance(value, list) else kind
+            raise ValueError(f"{kind} is neither of the two forms: {example}")
+        return {key: value} if isinstance(value, str) else value
+
+    return BeforeValidator(read)
+
+
+def _ipv4(kind: type[IPv4Address | IPv4Network], example: str) -> BeforeValidator:
+    name = "address" if kind is IPv4Address else "network"
+
+    def read(value: object) -> object:
+        if isinstance(value, kind):
+            return value
+        # A number is not an address, although the class of Python takes it.
+        text = value if isinstance(value, str) else ""
+        try:
+            found = IPv4Address(text) if kind is IPv4Address else IPv4Network(text, strict=False)
+        except ValueError:
+            try:
+                IPv6Network(str(value), strict=False)
+            except ValueError:
+                what = f"{value!r} is not an IPv4 {name}; expected for example '{example}'"
+                raise ValueError(what) from None
+            raise refuse(
+                "Railyard does not support IPv6 on rails, pods and services",  # one problem for all
+                f"write a free IPv4 address, such as {example} (only ssh.address may be IPv6).",
+            ) from None
+        own = str(found.network_address) if isinstance(found, IPv4Network) else text
+        if text.partition("/")[0] != own:
+            raise ValueError(f"{value} has host bits set")
+        return found
+
+    return BeforeValidator(read)
 
 
 def _pci(value: str) -> str:
@@ -133,49 +165,6 @@ def _port_guid(value: object) -> object:
     return digits
 
 
-def _refuse_ipv6(value: object, example: str) -> None:
-    """Refuse an IPv6 value, which is not a slip: every other form would be refused too."""
-    try:
-        IPv6Network(str(value), strict=False)
-    except ValueError:
-        return
-    raise refuse(
-        "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
-        f"write a free IPv4 address, such as {example} (only ssh.address may be IPv6).",
-    )
-
-
-def _address(value: object) -> object:
-    if isinstance(value, IPv4Address):
-        return value
-    try:  # a number is not an address, although the class of Python takes it
-        return IPv4Address(value if isinstance(value, str) else "")
-    except ValueError:
-        _refuse_ipv6(value, "10.10.111.1")
-        raise ValueError(
-            f"{value!r} is not an IPv4 address; expected for example '10.10.111.1'"
-        ) from None
-
-
-def _one_name(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-def _network(value: object) -> object:
-    if isinstance(value, IPv4Network):
-        return value
-    try:
-        network = IPv4Network(value if isinstance(value, str) else "", strict=False)
-    except ValueError:
-        _refuse_ipv6(value, "10.10.111.0/24")
-        raise ValueError(
-            f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
-        ) from None
-    if str(value).partition("/")[0] != str(network.network_address):
-        raise ValueError(f"{value} has host bits set")
-    return network
-
-
 NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
 NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
 """A name as nodes of Kubernetes have one, dots included."""
@@ -220,10 +209,12 @@ Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]
 """A queue depth in KiB. Other systems take bytes: the drivers convert."""
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
-Ipv4 = Annotated[IPv4Address, BeforeValidator(_address), form_schema(rf"^{IPV4}$", "ipv4")]
+Ipv4 = Annotated[IPv4Address, _ipv4(IPv4Address, "10.10.111.1"), form_schema(rf"^{IPV4}$", "ipv4")]
 IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
 Ipv4Net = Annotated[
-    IPv4Network, BeforeValidator(_network), form_schema(rf"^{IPV4_NET}$", "ipv4network")
+    IPv4Network,
+    _ipv4(IPv4Network, "10.10.111.0/24"),
+    form_schema(rf"^{IPV4_NET}$", "ipv4network"),
 ]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""
@@ -237,18 +228,13 @@ def is_floating(image: str) -> bool:
     return "@" not in image and tag in {"", "latest"}
 
 
-def _pinned(image: str) -> str:
-    if is_floating(image):
-        raise refuse(
-            f"the image {image} is not pinned",
-            "add a tag other than latest, or a digest @sha256:….",
-        )
-    return image
-
-
 PinnedImage = Annotated[
     ImageName,
-    AfterValidator(_pinned),
+    only(
+        lambda image: not is_floating(image),
+        "the image {} is not pinned",
+        "add a tag other than latest, or a digest @sha256:….",
+    ),
     form_schema(rf"^(?=.*@|.*:(?!latest$)[^/@:]+$){IMAGE.removeprefix('^')}"),
 ]
 """An image with a tag or digest, and not `latest`: without one every host might run another image,
@@ -267,7 +253,7 @@ RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
 """A registry as `host:port`, without a scheme or a path."""
 JumpNames = Annotated[
     tuple[DnsLabel, ...],
-    BeforeValidator(_one_name),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema(
         {
             "anyOf": [

@@ -46,28 +46,21 @@ def with_instances(spec: ClusterSpec) -> ClusterSpec:
     provision = crusoe_of(spec)
     if provision is None or spec.hosts:
         return spec
-    return spec.model_copy(update={"hosts": tuple(_hosts(provision))})
-
-
-def _hosts(provision: CrusoeProvision) -> Iterator[Host]:
+    hosts: list[Host] = []
     for pool in provision.pools:
         # `instance-type` refuses an unknown one; until then it has no devices.
         kind = find_type(pool.type) or InstanceType(pool.type)
         for name in instance_names(pool):
-            yield Host(
-                name=name,
-                role=pool.role,
-                ssh=Ssh(
-                    address=placeholder(name, "public_ip"),
-                    port=provision.ssh_port,
-                    user=provision.ssh_user,
-                    private_key=provision.ssh_private_key,
-                    host_key=placeholder(name, "host_key"),
-                ),
-                node_ip=placeholder(name, "private_ip"),
-                gpus=kind.gpus,
-                hcas=kind.hcas,
+            ssh = Ssh(
+                address=placeholder(name, "public_ip"),
+                port=provision.ssh_port,
+                user=provision.ssh_user,
+                private_key=provision.ssh_private_key,
+                host_key=placeholder(name, "host_key"),
             )
+            own = Host(name=name, role=pool.role, ssh=ssh, gpus=kind.gpus, hcas=kind.hcas)
+            hosts.append(own.model_copy(update={"node_ip": placeholder(name, "private_ip")}))
+    return spec.model_copy(update={"hosts": tuple(hosts)})
 
 
 def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
