@@ -110,7 +110,7 @@ def parse_state(text: str) -> HostState:
                 f"the host answered {key[:200]!r} twice: {values[key][:200]!r} and {value[:200]!r}"
             )
         values[key] = value
-    return HostState(_part_vfs(_part_cards(values)))
+    return HostState(_parted(values))
 
 
 def _line(key: str, value: str) -> str:
@@ -150,17 +150,23 @@ def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
     return left | {f"{_EVERY}{name}": next(iter(own[name].values())) for name in alike}
 
 
-def _part_cards(values: dict[str, str]) -> dict[str, str]:
-    shared = {
-        key.removeprefix(_EVERY): value for key, value in values.items() if key.startswith(_EVERY)
-    }
-    if not shared:
-        return values
+def _parted(values: dict[str, str]) -> dict[str, str]:
+    """Expand the lines for all cards, then those for all VFs of a card."""
     own = {key: value for key, value in values.items() if not key.startswith(_EVERY)}
+    shared = {key.removeprefix(_EVERY): values[key] for key in values.keys() - own.keys()}
     cards = {_split_card(key)[0] for key in own if key.startswith(_CARD)}
-    if not cards:
+    if shared and not cards:
         raise DeviceError(f"{_EVERY}{min(shared)} is of all cards, and no line names a card")
-    return {f"{_CARD}{pci}.{name}": value for pci in cards for name, value in shared.items()} | own
+    of_cards = {f"{_CARD}{pci}.{name}": text for pci in cards for name, text in shared.items()}
+    values = of_cards | own
+    for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
+        pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
+        numbers = _vf_numbers(values, pci)
+        if not numbers:
+            raise DeviceError(f"{key} applies to all VFs, but the card has zero VFs")
+        value = values.pop(key)
+        values |= {f"{_VF}{pci}.{number}.{setting}": value for number in numbers}
+    return values
 
 
 def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
@@ -178,17 +184,6 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
                 del left[f"{_VF}{pci}.{number}.{setting}"]
             left[f"{_VF}{pci}{_EVERY_VF}{setting}"] = by["0"]
     return left
-
-
-def _part_vfs(values: dict[str, str]) -> dict[str, str]:
-    for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
-        pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
-        numbers = _vf_numbers(values, pci)
-        if not numbers:
-            raise DeviceError(f"{key} applies to all VFs, but the card has zero VFs")
-        value = values.pop(key)
-        values |= {f"{_VF}{pci}.{number}.{setting}": value for number in numbers}
-    return values
 
 
 def _vf_numbers(values: Mapping[str, str], pci: str) -> list[str]:

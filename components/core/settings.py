@@ -342,13 +342,10 @@ def _shared_entries(held: Map, owned: Map, before: Map) -> Map:
     for key in (key for key in {**held, **before} if key in owned):
         if is_state(ours := owned[key]):
             now = held.get(key) or before[key]
-            rest = restore(now, ours, before.get(key) or blank_of(now), whole=True)
-            back |= {key: rest} if key in before or _is_used(rest) else {}
+            rest: BaseModel = restore(now, ours, before.get(key) or blank_of(now), whole=True)
+            rows = table(type(rest))
+            is_used = any(getattr(rest, name) for name, row in rows if is_shared(row))
+            back |= {key: rest} if key in before or is_used else {}
         elif key in before:
             back[key] = before[key]
     return {key: back[key] for key in {**held, **before} if key in back}
-
-
-def _is_used(state: BaseModel) -> bool:
-    rows = table(type(state))
-    return any(getattr(state, name) for name, row in rows if is_shared(row))
