@@ -356,8 +356,7 @@ def _put_site(found: Gathered, stack: str) -> None:
         written: Any = yaml.safe_load(text)
         site = written["config"].get(SITE_KEY)
         if site is not None:
-            read = read_site(site, file)
-            file, text = read.path, read.text
+            file, text = read_site(site, file)
         _mask_references(found.masks, yaml.safe_load(text))
         found.masks.learn(text)
     except yaml.YAMLError:  # its text would show lines of the file

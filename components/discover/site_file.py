@@ -118,7 +118,7 @@ def read_site_file(path: Path) -> SiteFile:
 
 def _named_site(named: Json, stack_file: Path) -> SiteFile:
     try:
-        path = read_site(named, stack_file).path
+        path, _ = read_site(named, stack_file)
     except SitePathError as error:
         raise SpecError(f"{stack_file}: {error.what}\n  fix    {error.fix}") from error
     value = parse_yaml(read_text(path), str(path)).value

@@ -234,7 +234,11 @@ class _Expansion:
     def _whole(self, name: str, chain: tuple[str, ...] = ()) -> _Read | None:
         """Join a template with its own template; report an unknown one or a circle."""
         if name in chain:
-            self._refuse_circle([*chain[chain.index(name) :], name])
+            names = [*chain[chain.index(name) :], name]
+            what = f"the templates {' -> '.join(names)} extend each other in a circle."
+            what = what if names[1:] != [name] else f"the template {name} extends itself."
+            places = tuple(self.templates[each].at("template") for each in names[:-1])
+            self.refuse(TEMPLATE_RULE, places, what, "remove `template` from one of them.")
             return None
         if name not in self.whole and name in self.templates:
             own = whole = self.templates[name]
@@ -243,13 +247,6 @@ class _Expansion:
                 whole = _join(below, own) if below else None
             self.whole[name] = whole
         return self.whole.get(name)
-
-    def _refuse_circle(self, names: list[str]) -> None:
-        what = f"the templates {' -> '.join(names)} extend each other in a circle."
-        if names[0] == names[1]:
-            what = f"the template {names[0]} extends itself."
-        places = tuple(self.templates[each].at("template") for each in names[:-1])
-        self.refuse(TEMPLATE_RULE, places, what, "remove `template` from one of them.")
 
     def _template_of(self, read: _Read) -> str | None:
         """Return the template that an entry takes, or report that there is no such template."""

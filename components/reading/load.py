@@ -183,11 +183,11 @@ def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
             site,
         )
     try:
-        found = read_site(site, stack.file)
+        path, text = read_site(site, stack.file)
     except SitePathError as error:
         return stack.refuse(error.what, error.fix, site)
-    name = str(found.path)
-    parsed = parse_yaml(found.text, name)
+    name = str(path)
+    parsed = parse_yaml(text, name)
     keys, refused = _settings_in(parsed, name)
     if refused:
         return replace(refused, secrets=stack.secrets)
@@ -196,7 +196,7 @@ def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
         return stack.refuse(what, "name the site itself: a file that begins with `name:`.", site)
     problems = (*stack.text.problems, *parsed.problems)
     loaded = _validate(replace(parsed, problems=problems), stack.secrets)
-    return replace(loaded, path=found.path, marks=find_marks(found.text, name))
+    return replace(loaded, path=path, marks=find_marks(text, name))
 
 
 def _settings_in(parsed: YamlText, file: str) -> tuple[frozenset[str], Loaded | None]:

@@ -35,21 +35,19 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _classes_of(module: str) -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, dict[str, str]] = {}
     tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {node.name: _keys_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-def _keys_of(body: ast.ClassDef) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for key, text in zip(body.body, body.body[1:], strict=False):
-        match key, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(words))),
-            ):
-                found[name] = inspect.cleandoc(words)
-            case _:
-                pass
+    for node in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
+        keys = found[node.name] = {}
+        for key, text in zip(node.body, node.body[1:], strict=False):
+            match key, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    keys[name] = inspect.cleandoc(words)
+                case _:
+                    pass
     return found
 
 

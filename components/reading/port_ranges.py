@@ -70,7 +70,10 @@ def spread_ports(text: YamlText) -> YamlText:
     switches = text.value.get("switches") if isinstance(text.value, dict) else None
     if not isinstance(text.value, dict) or not isinstance(switches, list):
         return text
-    described = _described(text.value.get("switch_models"))
+    written, described = text.value.get("switch_models"), dict[str, DescribedSwitch]()
+    for name, facts in written.items() if isinstance(written, dict) else ():
+        with suppress(ValidationError):  # the model reports wrong ones
+            described[name] = DescribedSwitch.model_validate(facts)
     merged, root, problems = list[Json](), text.lines.root, [*text.problems]
     for s, switch in enumerate(switches):
         spread = _spread_switch(s, switch, described) if isinstance(switch, dict) else None
@@ -82,15 +85,6 @@ def spread_ports(text: YamlText) -> YamlText:
             merged.append(switch)
     value: Json = {**text.value, "switches": merged}
     return YamlText(value, Lines(text.lines.file, root), tuple(problems))
-
-
-def _described(written: Json) -> dict[str, DescribedSwitch]:
-    """The models that the file describes; wrong ones are skipped here and reported by the model."""
-    found: dict[str, DescribedSwitch] = {}
-    for name, facts in written.items() if isinstance(written, dict) else ():
-        with suppress(ValidationError):
-            found[name] = DescribedSwitch.model_validate(facts)
-    return found
 
 
 def _spread_switch(
@@ -150,13 +144,14 @@ def _ports_between(
     begun = first if first in known else None
     for verb, written, found in (("begins", first, begun), ("ends", last, end)):
         if found is None:
-            ports = f"{known[0]} to {known[-1]}"
+            forms = model.splits_of(spread.system, known[-1])
+            names = model.part_names(spread.system, known[-1], forms[0].parts if forms else 1)
             spread.refuse(
                 (key,),
                 f"the range {key} of {spread.name} {verb} at {written}, but {model.described} "
                 "lacks that port.",
-                f"write the first and the last port of {ports}, or the first and the last part: "
-                f"{_example(model, spread.system)}.",
+                f"write the first and the last port of {known[0]} to {known[-1]}, or the first "
+                f"and the last part: {names[0]}-{names[-1]}.",
             )
             return ()
     begin, stop = known.index(first), known.index(end or first)
@@ -187,13 +182,6 @@ def _parts_between(
             if names and (names[0][0], names[-1][-1]) == (first, name):
                 return tuple(part for each in names for part in each)
     return ()
-
-
-def _example(model: SwitchModel, system: str) -> str:
-    first = model.ports[system][-1]
-    forms = model.splits_of(system, first)
-    names = model.part_names(system, first, forms[0].parts if forms else 1)
-    return f"{names[0]}-{names[-1]}"
 
 
 def _longer(first: str, last: str) -> Iterator[str]:

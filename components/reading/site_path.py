@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,15 +24,6 @@ The lab's environment file of an example sets it. It only counts for the stack i
 (`Pulumi.STACK.yaml`).
 """
 _PROJECT_FILES: Final = ("Pulumi.yaml", "Pulumi.yml")
-
-
-@dataclass(frozen=True, slots=True)
-class SiteText:
-    """The text of a site file, with its path."""
-
-    path: Path
-    """The path as problems show it."""
-    text: str
 
 
 class SitePathError(Exception):
@@ -69,8 +59,8 @@ def stack_for(file: Path) -> str:
     return stack_of(file) or (found[0] if len(found) == 1 else "")
 
 
-def read_site(written: Json, stack_file: Path) -> SiteText:
-    """Read the site that a stack file names.
+def read_site(written: Json, stack_file: Path) -> tuple[Path, str]:
+    """Read the site that a stack file names; return the path that problems show, and the text.
 
     Raises:
         SitePathError: The value is not a path, leads out of the project, or names no readable text.
@@ -80,7 +70,10 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
         shown = "a secret or a list of settings" if is_mapping else show_value(written)
         what = f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected."
         raise SitePathError(what, "write for example `site.yaml`, relative to the stack's file.")
-    path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
+    # As a user would write it: without `..`, relative to the current folder.
+    path, here = Path(os.path.normpath(stack_file.parent / written)), Path.cwd()
+    path = path.relative_to(here) if path.is_relative_to(here) else path
+    real = _inside(written, stack_file)
     if not real.exists():
         what = f"`{SITE_KEY}` is {written}, but the file {path} does not exist."
         fix = "correct the path, which is relative to the stack's file, or create the file."
@@ -92,19 +85,13 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
             fix = f"name the file, for example `{Path(written) / 'site.yaml'}`."
         raise SitePathError(f"`{SITE_KEY}` is {written}, and {path} is {kind}.", fix)
     try:
-        return SiteText(path, read_text(real))
+        return path, read_text(real)
     except UnicodeDecodeError as error:
         what = f"{path} is not UTF-8 text (byte {error.start})."
         raise SitePathError(what, "save the site as UTF-8.") from error
     except OSError as error:
         what, fix = f"{path} cannot be read: {error.strerror}.", "let the user who runs pulumi"
         raise SitePathError(what, f"{fix} read the file.") from error
-
-
-def _shown(path: Path) -> Path:
-    """Shorten a path as a user would write it: without `..`, relative to the current folder."""
-    plain, here = Path(os.path.normpath(path)), Path.cwd()
-    return plain.relative_to(here) if plain.is_relative_to(here) else plain
 
 
 def _inside(written: str, stack_file: Path) -> Path:

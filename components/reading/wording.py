@@ -105,18 +105,15 @@ def probably_meant(word: str, known: Sequence[str]) -> str:
     longer = [each for each in known if each.lower().startswith(f"{typed}_")]
     near = near or (longer if len(longer) == 1 else [])  # a key without its unit
     # If the nearest word only differs in its number, suggest neither it nor a farther one.
-    slip = bool(near) and not _other_number(near[0].lower(), typed)
-    return near[0] if slip else ""
+    # ConnectX-4 is not a misspelling of ConnectX-8.
+    best = near[0].lower() if near else typed
+    other = best != typed and _DIGIT.sub("0", best) == _DIGIT.sub("0", typed)
+    return near[0] if near and not other else ""
 
 
 def _unpadded(name: str) -> str:
     """`gpu01` and `gpu1` are the same name but for the width of its number."""
     return _PADDING.sub("", name.lower())
-
-
-def _other_number(one: str, other: str) -> bool:
-    """Whether two names differ only in digits: ConnectX-4 is not a misspelling of ConnectX-8."""
-    return one != other and _DIGIT.sub("0", one) == _DIGIT.sub("0", other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,14 +311,12 @@ def _as_port(text: str) -> str:
     return "/".join(str(int(part)) for part in port[0].split("/")) if port else ""
 
 
-def _as_pci(text: str) -> str:
-    short = re.fullmatch(r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]", text)
-    return f"0000:{text.lower()}" if short else ""
-
-
+_SHORT_PCI: Final = r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
 _REASONS: Final[dict[str, Callable[[str], str]]] = {
     "is not a switch port": _as_port,
-    "is not a PCI address": _as_pci,
+    "is not a PCI address": lambda text: (
+        f"0000:{text.lower()}" if re.fullmatch(_SHORT_PCI, text) else ""
+    ),
     "has host bits set": lambda text: f"the network itself: {_enclosing(text)}",
     "is a port GUID, and": lambda _: "the name of the host whose hca_guids has it",
     "in place of a port GUID": lambda _: "what ibstat prints as Port GUID on the host",

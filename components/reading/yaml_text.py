@@ -140,21 +140,17 @@ class _Reader:
         if kind == "ScalarEvent":
             if self.leaf.line != line:
                 self.leaf = Spot(line)
-            return self._scalar(event), self.leaf
+            if event.implicit[0]:
+                if event.value not in self.known:
+                    self.known[event.value] = plain_scalar(event.value)
+                return self.known[event.value], self.leaf
+            if event.tag is None or event.tag == "!":
+                return event.value, self.leaf
+            return tagged_scalar(str(event.tag).removeprefix(TAG), event.value), self.leaf
         if kind == "MappingStartEvent":
             value, keys = self._mapping()
             return value, Spot(line, keys)
         return self._sequence(line)
-
-    def _scalar(self, event: _Event) -> Json:
-        text = event.value
-        if event.implicit[0]:
-            if text not in self.known:
-                self.known[text] = plain_scalar(text)
-            return self.known[text]
-        if event.tag is None or event.tag == "!":
-            return text
-        return tagged_scalar(str(event.tag).removeprefix(TAG), text)
 
     def _sequence(self, line: int) -> _Read:
         items: list[Json] = []
