@@ -280,11 +280,6 @@ _TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
 place the first row that a switch does not support counts."""
 
 
-def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
-    """Whether a rule of this module finds something on a switch."""
-    return any(any(_lacks(spec, switch, rows)) for _, _, _, *rows in _TOPICS)
-
-
 def _lacks(
     spec: ClusterSpec, switch: Switch, rows: Iterable[_Row]
 ) -> Iterator[tuple[_Asked, str, str]]:
@@ -394,7 +389,8 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     model = switch.hardware
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
-    if not known or lacks_any(spec, switch):
+    lacks = any(any(_lacks(spec, switch, rows)) for _, _, _, *rows in _TOPICS)
+    if not known or lacks:
         return None  # another rule reports the missing feature of the switch
     from components.fabric.fabric_plan import plan_fabric  # noqa: PLC0415 - slow, for exec alone
 

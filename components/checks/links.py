@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from components.checks.rule import Finding, Findings, Here, at, walk
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.judge import needs
 from components.core.problem import Place
+from components.fabric.links import list_links
 from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
@@ -155,16 +156,11 @@ def _shown(value: str | int | tuple[str, ...] | None) -> str:
     return "all" if value is None else str(value)
 
 
-def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
-    """Yield every pair of ends that name each other, once, in the order of the file."""
+def list_pairs(spec: ClusterSpec) -> list[tuple[PlacedPort, PlacedPort]]:
+    """Return every pair of ends that name each other, once, in the order of the file."""
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
-    seen: set[tuple[str, str]] = set()
-    for key, port in ends.items():
-        peer = port.port.peer or ("", "")
-        other = ends.get(peer)
-        if other is not None and other is not port and other.port.peer == key and key not in seen:
-            seen.add(peer)
-            yield port, other
+    pairs = [(link.one.key, link.other.key) for link in list_links(spec)]
+    return [(ends[one], ends[other]) for one, other in pairs if one in ends and other in ends]
 
 
 def check_link_setting(spec: ClusterSpec) -> Findings:

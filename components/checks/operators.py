@@ -25,7 +25,7 @@ from components.core.problem import Place
 from components.model.cards import DriverPackage, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.hosts import Host, Nic
+from components.model.hosts import Host
 from components.model.owners import (
     firmware_by_operator,
     owners_of,
@@ -47,23 +47,21 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     before it makes VFs, which `disruption` must allow.
     """
     network, owner = spec.operators.network, places(spec, "operators.network.vfs")
-    if vfs_by_operator(spec):
-        yield from _needs_drain(spec, owner, "makes VFs")
-        yield from _of_hosts(spec, owner)
-    elif network is not None and network.vfs == "operator":
-        what = f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none."
-        fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
-        yield Finding(what, owner + places(spec, "pod_network.mode"), fix)
-
-
-def _of_hosts(spec: ClusterSpec, owner: tuple[Place, ...]) -> Findings:
-    """Report settings that only the hosts' own steps would make."""
+    if not vfs_by_operator(spec):
+        if network is not None and network.vfs == "operator":
+            mode = spec.pod_network.mode
+            what = f"the network operator makes VFs, but pods of mode {mode} get none."
+            fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
+            yield Finding(what, owner + places(spec, "pod_network.mode"), fix)
+        return
+    yield from _needs_drain(spec, owner, "makes VFs")
+    # Settings that only the hosts' own steps would make:
     nics, by_host = list(_worker_nics(spec)), "or set operators.network.vfs to host."
-    for nic, key in product(nics, ("vf_mtu_bytes", "sriov.eswitch")):
-        if nic.at(key)[0].value is not None:
-            name = key.removeprefix("sriov.")
-            what = f"{nic} sets {name}, but the network operator makes its VFs."
-            yield Finding(what, nic.at(key) + owner, f"remove {name}, {by_host}")
+    pairs = product(nics, ("vf_mtu_bytes", "sriov.eswitch"))
+    for nic, key in [(nic, key) for nic, key in pairs if nic.at(key)[0].value is not None]:
+        name = key.removeprefix("sriov.")
+        what = f"{nic} sets {name}, but the network operator makes its VFs."
+        yield Finding(what, nic.at(key) + owner, f"remove {name}, {by_host}")
     for nic, other in twins(nics, lambda nic: nic.nic.pci):
         if nic.nic.rail != other.nic.rail:
             what = f"{nic.nic.pci} is {other.nic.rail} on one host, but {nic.nic.rail} on "
@@ -92,33 +90,29 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
         return
     owner = places(spec, "operators.network.firmware")
     yield from _needs_drain(spec, owner, "sets firmware")
-    for host in spec.workers:
-        if not spec.settings_of(host).firmware.manage and (host.nics or host.hca_sriov):
-            what = f"the operator sets the firmware of {host.name}, but the file asks for no "
-            fix = "set firmware.manage, or operators.network.firmware to host."
-            where = owner + places(spec, "host_defaults.firmware")
-            yield Finding(f"{what}setting.", where, fix)
-    for host, card, path in topology.list_cards(spec):
-        if host.role == "worker" and spec.settings_of(host).firmware.manage:
-            yield from _no_template(spec, host, card, Here(card, path))
-
-
-def _no_template(spec: ClusterSpec, host: Host, card: Nic | HcaPf, here: Here) -> Findings:
+    unmanaged = [host for host in spec.workers if not spec.settings_of(host).firmware.manage]
+    for host in [host for host in unmanaged if host.nics or host.hca_sriov]:
+        what = f"the operator sets the firmware of {host.name}, but the file asks for no setting."
+        fix = "set firmware.manage, or operators.network.firmware to host."
+        yield Finding(what, owner + places(spec, "host_defaults.firmware"), fix)
     from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
 
     fix = "set operators.network.firmware to host."
-    owner = places(spec, "operators.network.firmware")
-    if isinstance(card, HcaPf):
-        what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
-        yield Finding(what, here("pci") + owner, fix)
-        return
-    if card.pf_device is None:
-        what = f"a template needs the PCI device id of a {card.model}, "
-        what += "which Railyard does not know."
-        yield Finding(what, here("model") + owner, f"write pci_id under nic_models, or {fix}")
-    if not offered_vfs(spec.settings_of(host).firmware, host, card):
-        what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
-        yield Finding(what, here("vfs") + owner, f"write firmware.num_of_vfs, or {fix}")
+    for host, card, path in topology.list_cards(spec):
+        here, firmware = Here(card, path), spec.settings_of(host).firmware
+        if host.role != "worker" or not firmware.manage:
+            continue
+        if isinstance(card, HcaPf):
+            what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
+            yield Finding(what, here("pci") + owner, fix)
+            continue
+        if card.pf_device is None:
+            what = f"a template needs the PCI device id of a {card.model}, "
+            what += "which Railyard does not know."
+            yield Finding(what, here("model") + owner, f"write pci_id under nic_models, or {fix}")
+        if not offered_vfs(firmware, host, card):
+            what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
+            yield Finding(what, here("vfs") + owner, f"write firmware.num_of_vfs, or {fix}")
 
 
 _BY_KEY: Final[Mapping[Part, str]] = {
