@@ -250,8 +250,16 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     engine = spec.infiniband.routing_engine if spec.infiniband else None
     if engine not in {"updn", "ftree"} or any(check_ib_one_subnet(spec)):
         return
-    alone = engine == "ftree" and len(list_ib_switches(spec)) == 1
-    if alone or not _has_root(spec):
+    switches = list_ib_switches(spec)
+    alone = engine == "ftree" and len(switches) == 1
+    hcas = {each.name: sum(each.peer(port) is None for port in each.ports) for each in switches}
+    limits = [limit * sum(hcas.values()) for limit in (_MOST, _FEW)]
+    bars = (  # distance to the number of HCAs there
+        Counter(hops for far, hops in each.items() for _ in range(hcas[far]))
+        for each in _hops(spec).values()
+    )
+    counts = ([sum(count > limit for count in bar.values()) for limit in limits] for bar in bars)
+    if alone or [1, 1] not in counts:
         why = "one switch is no tree" if alone else "one switch is not a tree"
         what = f"{engine} lacks a root: {why}, so the subnet manager uses minhop."
         fix = "write routing_engine: minhop, or cable the leaves to spines."
@@ -274,21 +282,6 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
             distance |= dict.fromkeys(edge, max(distance.values()) + 1)
         found[start] = distance
     return found
-
-
-def _has_root(spec: ClusterSpec) -> bool:
-    hcas = {
-        each.name: sum(each.peer(port) is None for port in each.ports)
-        for each in list_ib_switches(spec)
-    }
-    most, few = (limit * sum(hcas.values()) for limit in (_MOST, _FEW))
-    for distance in _hops(spec).values():
-        bars = Counter[int]()
-        for far, hops in distance.items():
-            bars[hops] += hcas[far]
-        if [sum(count > limit for count in bars.values()) for limit in (most, few)] == [1, 1]:
-            return True
-    return False
 
 
 _KEY_TABLE: Final = 128

@@ -106,9 +106,14 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
             what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
             fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
             yield Finding(what, where, fix)
-        elif rail.gateway is not None and (why := _why_no_gateway(spec, rail, holders)):
+        elif rail.gateway is not None:
+            names = " and ".join(switch.name for switch in holders)
+            why = _why_no_address(spec, rail.gateway, rail.subnet)
+            why = f"would be on {names}" if len(holders) > 1 else why
+            why = why if not holders or any(map(is_routed, holders)) else "needs a routed switch"
             fix = "use the first address of the subnet on one routed leaf, or remove gateway."
-            yield Finding(f"the gateway of {rail.name}, {rail.gateway}, {why}.", where, fix)
+            what = f"the gateway of {rail.name}, {rail.gateway}, {why}."
+            yield from [Finding(what, where, fix)] if why else ()
 
 
 def _leaf_gateways(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
@@ -120,14 +125,6 @@ def _leaf_gateways(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
             what = f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}."
             fix = f"use a free address, for example {part.subnet.network_address + 1}."
             yield Finding(what, here(f"leaves.{leaf}.gateway"), fix)
-
-
-def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
-    if holders and not any(map(is_routed, holders)):
-        return "needs a routed switch"
-    if len(holders) > 1:
-        return f"would be on {' and '.join(switch.name for switch in holders)}"
-    return _why_no_address(spec, rail.gateway, rail.subnet)
 
 
 def _why_no_address(

@@ -266,7 +266,12 @@ def _follows(problem: Finding, loaded: Loaded) -> bool:
 def _wrong_parts(loaded: Loaded) -> set[str]:
     """Return the parts of the file that are wrong or missing, as rules name them in `needs`."""
     lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
-    tops = [str(path[0]) for path in lost if _is_shape(path, loaded)]
+    tops: list[str] = []
+    for path in filter(None, lost):
+        # Whether a whole entry is missing, rather than one of its settings.
+        is_shape = len(path) <= len(("rails", 0)) or not _SHAPE.isdisjoint(map(str, path[-2:]))
+        if is_shape and (path not in loaded.replaced or path[-1] in _SHAPE):
+            tops.append(str(path[0]))
     # A section with a misspelt name is the one that the user meant.
     found = {part for top in tops for part in get_close_matches(top, _SECTIONS, n=1)}
     keys = {path[-1] for path in loaded.left_out if path}
@@ -277,14 +282,6 @@ def _wrong_parts(loaded: Loaded) -> set[str]:
     if short or "name" in keys or any(each.rule == port_ranges.RULE for each in loaded.problems):
         found.add("names")
     return found | ({"roles"} if short or "role" in keys else set())
-
-
-def _is_shape(path: SpecPath, loaded: Loaded) -> bool:
-    """Whether a whole entry is missing, rather than one of its settings."""
-    if path in loaded.replaced and path[-1] not in _SHAPE:
-        return False
-    named = {str(item) for item in path[-2:]}
-    return bool(path) and (len(path) <= len(("rails", 0)) or not named.isdisjoint(_SHAPE))
 
 
 def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
