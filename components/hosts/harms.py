@@ -193,18 +193,15 @@ def _shared_class(card: SeenCard) -> Iterator[Harm]:
             return
 
 
-def _groups(algorithms: Iterable[str]) -> tuple[int, ...]:
-    """Rank classes as mlx5 serves them: vendor first, then strict ones backwards, then shares."""
-    strict, others = iter(range(2, 10)), {"vendor": 10, "ets:0": 0}
-    return tuple(next(strict) if each == "strict" else others.get(each, 1) for each in algorithms)
-
-
 def _starved(card: SeenCard) -> Iterator[Harm]:
     """Check that only CNPs are served strictly before RoCE, which has its default share."""
     algorithms, classes = card["ets"].split(","), card.classes
     if len(algorithms) != len(classes):
         return
-    groups, used = _groups(algorithms), sorted(set(classes))
+    # mlx5 serves vendor classes first, then strict ones backwards, then those with shares.
+    strict, others = iter(range(2, 10)), {"vendor": 10, "ets:0": 0}
+    groups = [next(strict) if each == "strict" else others.get(each, 1) for each in algorithms]
+    used = sorted(set(classes))
     (priority, name), (cnp_priority, cnp_name) = card.ours
     roce, cnp = classes[priority], classes[cnp_priority]
     before_roce = [c for c in used if groups[c] > groups[roce] and c not in {roce, cnp}]
@@ -339,25 +336,19 @@ def find_foreign_settings(
 ) -> tuple[ForeignSetting, ...]:
     """Find all settings outside the plan that harm our traffic on a host."""
     owned, seen = frozenset(desired.values), facts.values
-    return (
-        *(found for card in guarded.cards for found in _of_card(card, guarded, owned, seen)),
-        *(found for card in guarded.cards for found in _of_vfs(card, owned, seen)),
-        *_of_sysctls(guarded, owned, seen),
-    )
-
-
-def _of_card(
-    plan: GuardedCard, guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
-) -> Iterator[ForeignSetting]:
-    begin = f"nic.{plan.pci}."
-    seen = {key.removeprefix(begin): v for key, v in facts.items() if key.startswith(begin)}
-    ours = frozenset(key.removeprefix(begin) for key in owned if key.startswith(begin))
-    card = SeenCard(plan, guarded, seen, ours)
-    for kind, find in CARD_RULES.items():
-        for setting, actual, harmless, breaks, fix in find(card):
-            if setting not in ours:
-                found = Difference(f"nic {plan.pci}", setting, actual, harmless)
-                yield ForeignSetting(kind, found, breaks, fix)
+    of_cards: list[ForeignSetting] = []
+    for plan in guarded.cards:
+        begin = f"nic.{plan.pci}."
+        own = {key.removeprefix(begin): v for key, v in seen.items() if key.startswith(begin)}
+        ours = frozenset(key.removeprefix(begin) for key in owned if key.startswith(begin))
+        card = SeenCard(plan, guarded, own, ours)
+        for kind, find in CARD_RULES.items():
+            for setting, actual, harmless, breaks, fix in find(card):
+                if setting not in ours:
+                    found = Difference(f"nic {plan.pci}", setting, actual, harmless)
+                    of_cards.append(ForeignSetting(kind, found, breaks, fix))
+    of_vfs = (found for card in guarded.cards for found in _of_vfs(card, owned, seen))
+    return (*of_cards, *of_vfs, *_of_sysctls(guarded, owned, seen))
 
 
 def _of_vfs(

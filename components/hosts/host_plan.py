@@ -35,7 +35,7 @@ from components.hosts.software import (
     repository_text,
 )
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host, HostDefaults, Nic
+from components.model.hosts import Host, HostDefaults
 from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
 from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
@@ -162,10 +162,41 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 
     `stack` names the folder of the recorded previous values; default the cluster's name.
     """
-    names = host_names(spec)
-    return tuple(
-        _plan_host(spec, host, stack or spec.name, names.get(host.name)) for host in spec.reached
-    )
+    all_names, stack, found = host_names(spec), stack or spec.name, list[HostPlan]()
+    for host in spec.reached:
+        names = all_names.get(host.name)
+        desired = with_boot_unit(host_settings(spec, host, names))
+        package = driver_parameters(spec, host)
+        lines = {"stack": stack} | package | toolkit_parameters(spec, host)
+        former, call = spec.renamed.hosts.get(host.name), host_call("converge")
+        call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
+        wanted = HostState({**desired.values, **lines}).render_short()
+        settings, endpoint = spec.settings_of(host), host_endpoint(host)
+        docker = {"docker.engine", "docker.toolkit"} & desired.values.keys()
+        least_s = DRIVER_DEADLINE_S if package else DOCKER_DEADLINE_S if docker else 0.0
+        ports = len(host.nics) + len(host.hca_sriov) if settings.firmware.sets_anything else 0
+        deadline_s = (
+            max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
+        )
+        step = RemoteStep(
+            f"{host.name}-host", endpoint, "sh", wanted, through_proxy(spec, call),
+            deadline_s, undo=host_call("undo"), reads=(names,) if names else (),
+        )  # fmt: skip
+        verify = None
+        if settings.firmware.ats and host.nics:
+            # `lspci` and the firmware say whether ATS works in a virtual machine.
+            ats = {"stack": stack}
+            for nic in host.nics:
+                ats |= below(f"nic.{nic.pci}", {"ats_current": "on", "ats_active": "on"})
+            verify = RemoteStep(
+                f"{host.name}-ats", endpoint, "sh", HostState(ats).render_short(),
+                host_call("verify"), VERIFY_DEADLINE_S, why_no_undo="it only looks",
+            )  # fmt: skip
+        found.append(HostPlan(
+            host.name, endpoint, desired, (step,), verify, plan_placement(spec, host),
+            files=plan_files(endpoint, sent_files(spec, host)), guarded=plan_guards(spec, host),
+        ))  # fmt: skip
+    return tuple(found)
 
 
 def host_names(spec: ClusterSpec) -> Mapping[str, Tool]:
@@ -196,48 +227,6 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
     return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in by_name))
 
 
-def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
-    desired = with_boot_unit(host_settings(spec, host, names))
-    package = driver_parameters(spec, host)
-    lines = {"stack": stack} | package | toolkit_parameters(spec, host)
-    former, call = spec.renamed.hosts.get(host.name), host_call("converge")
-    call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
-    wanted = HostState({**desired.values, **lines}).render_short()
-    deadline_s = _deadline_s(spec, host, desired, with_package=bool(package))
-    step = RemoteStep(
-        f"{host.name}-host", host_endpoint(host), "sh", wanted, through_proxy(spec, call),
-        deadline_s, undo=host_call("undo"), reads=(names,) if names else (),
-    )  # fmt: skip
-    verify = _verify_step(spec, host, stack)
-    placement = plan_placement(spec, host)
-    files = plan_files(step.endpoint, sent_files(spec, host))
-    guarded = plan_guards(spec, host)
-    return HostPlan(
-        host.name, step.endpoint, desired, (step,), verify, placement, files=files, guarded=guarded
-    )
-
-
-def _deadline_s(spec: ClusterSpec, host: Host, desired: HostState, *, with_package: bool) -> float:
-    docker = {"docker.engine", "docker.toolkit"} & desired.values.keys()
-    least_s = DRIVER_DEADLINE_S if with_package else DOCKER_DEADLINE_S if docker else 0.0
-    sets_firmware = spec.settings_of(host).firmware.sets_anything
-    ports = len(host.nics) + len(host.hca_sriov) if sets_firmware else 0
-    return max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
-
-
-def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:
-    """The check that ATS works in a virtual machine, by `lspci` and the firmware."""
-    if not (spec.settings_of(host).firmware.ats and host.nics):
-        return None
-    lines = {"stack": stack}
-    for nic in host.nics:
-        lines |= below(f"nic.{nic.pci}", {"ats_current": "on", "ats_active": "on"})
-    return RemoteStep(
-        f"{host.name}-ats", host_endpoint(host), "sh", HostState(lines).render_short(),
-        host_call("verify"), VERIFY_DEADLINE_S, why_no_undo="it only looks",
-    )  # fmt: skip
-
-
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
     """All wanted settings of one host."""
     return with_boot_unit(host_settings(spec, host, host_names(spec).get(host.name)))
@@ -246,7 +235,12 @@ def desired_state(spec: ClusterSpec, host: Host) -> HostState:
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
     """The settings of all topics for one host with its `host_names`, without the boot unit."""
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
-    state |= _docker(spec, host)
+    if host.role != "balancer" and not host.is_outside and runs_docker(spec):
+        # Containers run in Docker, with NVIDIA's runtime as default on hosts with GPUs.
+        state |= {"docker.engine": "present", "docker.service": "enabled/active"}
+        if host.gpus:
+            state["docker.runtime"] = "nvidia-container-runtime"
+            state["docker.default_runtime"] = "nvidia"
     state |= toolkit_settings(spec, host)
     # mlx5 keeps the port down until its network device is set up, and netplan sets up only devices
     # in its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
@@ -255,7 +249,11 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
     subnets = {nic.pci: subnet.network for _, subnet, nic in routed_cards(spec, host)}
     for nic in host.nics:
         mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
-        port = _names(spec, nic) | mtu | {"link": "up"}
+        # The PF's name is verified, or, with `rail_names`, written for the next boot.
+        name = {"netdev": nic.netdev}
+        if spec.host_defaults.rail_names:
+            name = {"boot_name": nic.netdev} | ({"boot_rdma": nic.rdma} if nic.rdma else {})
+        port = name | mtu | {"link": "up"}
         if (network := subnets.get(nic.pci)) is not None:
             port["address"] = f"{nic.address}/{network.prefixlen}"
         port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
@@ -285,21 +283,3 @@ def with_boot_unit(settings: Mapping[str, str]) -> HostState:
         unit = below("unit.railyard-nics", {"files": files, "enabled": "enabled"})
         return HostState({**settings, **unit})
     return HostState(settings)
-
-
-def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Docker if containers run in it, with NVIDIA's runtime as default on hosts with GPUs."""
-    if host.role == "balancer" or host.is_outside or not runs_docker(spec):
-        return {}
-    state = {"docker.engine": "present", "docker.service": "enabled/active"}
-    if host.gpus:
-        state |= {"docker.runtime": "nvidia-container-runtime", "docker.default_runtime": "nvidia"}
-    return state
-
-
-def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
-    """The PF's name: verified, or, with `rail_names`, written for the next boot."""
-    if not spec.host_defaults.rail_names:
-        return {"netdev": nic.netdev}
-    rdma = {"boot_rdma": nic.rdma} if nic.rdma else {}
-    return {"boot_name": nic.netdev} | rdma

@@ -189,6 +189,10 @@ def _place(pci: str, fields: Mapping[str, str]) -> PciFunction:
 def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, str]]) -> CardFact:
     netdev = fields.get("netdev", "")
     rate = _RATE.match(fields.get("rate", ""))
+    # The network device's own value in Mbit/s; an InfiniBand port only has the rate.
+    mbit_s = fields.get("mbit_s", "")
+    own = int(mbit_s) if mbit_s.isdigit() else 0
+    speed_gbit_s = round(own / 1000) if own else round(float(rate[1])) if rate else None
     up = fields.get("state") == "up" or "ACTIVE" in fields.get("port_state", "")
     heard = lldp.get(netdev, {})
     vfs = fields.get("vfs", "")
@@ -196,7 +200,7 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     return CardFact(
         pci, place.device, place.numa, place.path, netdev, fields.get("rdma", ""),
         _link(fields, "link"), _link(fields, "max"), _link(fields, "slot"),
-        speed_gbit_s=_speed(fields, rate) if up else None,
+        speed_gbit_s=speed_gbit_s if up else None,
         lanes=int(rate[2]) if rate and up else None,
         signalling=rate[3] or "" if rate and up else "",
         link_layer=fields.get("link_layer", ""), up=up,
@@ -206,13 +210,6 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
         switch=heard.get("chassis.name", ""),
         switch_ports=tuple(heard[name] for name in _PORT_NAMES if heard.get(name)),
     )  # fmt: skip
-
-
-def _speed(fields: Mapping[str, str], rate: re.Match[str] | None) -> int | None:
-    """The network device's own value in Mbit/s; an InfiniBand port only has the rate."""
-    mbit_s = fields.get("mbit_s", "")
-    own = int(mbit_s) if mbit_s.isdigit() else 0
-    return round(own / 1000) if own else round(float(rate[1])) if rate else None
 
 
 def _link(fields: Mapping[str, str], name: str) -> LinkFact:
@@ -294,21 +291,16 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
             card = min((pci for _, _, pci in near), key=lambda pci: (load[pci], pci))
             load[card] += 1
             found[gpu] = Pair(gpu, card, steps)
-    more = _left_cards(pairs, found) if len(functions) > len(look.gpus) else []
-    return tuple(sorted([*found.values(), *more], key=lambda pair: (pair.gpu, pair.card)))
-
-
-def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair]) -> list[Pair]:
-    more: list[Pair] = []
-    used = {pair.card for pair in found.values() if pair.distance < Distance.SYS}
-    load = Counter(pair.gpu for pair in found.values())
-    near = [pair for pair in pairs if pair[0] < Distance.SYS]
-    for card in sorted({card for _, _, card in near} - used):
-        own = ((steps, load[gpu], gpu) for steps, gpu, each in near if each == card)
-        steps, _, gpu = min(own)
-        load[gpu] += 1
-        more.append(Pair(gpu, card, steps))
-    return more
+    all_pairs = [*found.values()]
+    if len(functions) > len(look.gpus):
+        used = {pair.card for pair in all_pairs if pair.distance < Distance.SYS}
+        load = Counter(pair.gpu for pair in all_pairs)
+        close = [pair for pair in pairs if pair[0] < Distance.SYS]
+        for left in sorted({card for _, _, card in close} - used):
+            steps, _, gpu = min((far, load[gpu], gpu) for far, gpu, card in close if card == left)
+            load[gpu] += 1
+            all_pairs.append(Pair(gpu, left, steps))
+    return tuple(sorted(all_pairs, key=lambda pair: (pair.gpu, pair.card)))
 
 
 def gpus_of(pairs: Iterable[Pair], card: str) -> tuple[str, ...]:
@@ -385,38 +377,30 @@ def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
 
 def judge_placement(expected: Placement, look: HostLook) -> tuple[PlacementFault, ...]:
     """Everything that differs from the file, in the order of the file; empty without a look."""
-    return tuple(_judge(expected, look)) if look.seen else ()
-
-
-def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
+    if not look.seen:
+        return ()
+    faults: list[PlacementFault] = []
     if expected.gpus and len(look.gpus) != expected.gpus:
-        yield PlacementFault(
-            f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}: look "
-            "for a GPU off the bus (dmesg, Xid 79), or correct hosts[].gpus"
-        )
-    if expected.hcas:
-        yield from _judge_adapters(expected, look)
-    for card in expected.cards:
-        found = look.card(card.pci)
-        if found is None:
-            what = (
-                f"no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or removed"
-            )
-            yield PlacementFault(f"{what}; `railyard discover` shows the places of the cards")
-            continue
-        yield from _judge_link(card, found)
-        yield from _judge_port(card, found)
-        yield from _judge_gpus(expected, card, found, look)
-
-
-def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
-    """The file does not list InfiniBand adapters: report a link below that of card and slot."""
+        what = f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}"
+        fix = "look for a GPU off the bus (dmesg, Xid 79), or correct hosts[].gpus"
+        faults.append(PlacementFault(f"{what}: {fix}"))
+    # The file does not list InfiniBand adapters: report a link below that of card and slot.
     own = {card.pci for card in expected.cards}
-    for found in look.cards:
+    for found in look.cards if expected.hcas else ():
         if found.link_layer == "InfiniBand" and found.pci not in own:
             adapter = ExpectedCard(found.pci, "InfiniBand", found.rdma, found.speed_gbit_s or 0)
-            for each in _judge_link(adapter, found):
-                yield PlacementFault(each.text.partition("; if ")[0])
+            texts = (each.text.partition("; if ")[0] for each in _judge_link(adapter, found))
+            faults += map(PlacementFault, texts)
+    for card in expected.cards:
+        if (found := look.card(card.pci)) is None:
+            what = f"no RDMA card at {card.pci} ({card.netdev}, {card.rail})"
+            fix = "`railyard discover` shows the places of the cards"
+            faults.append(PlacementFault(f"{what}: it was moved or removed; {fix}"))
+            continue
+        faults += _judge_link(card, found)
+        faults += _judge_port(card, found)
+        faults += _judge_gpus(expected, card, found, look)
+    return tuple(faults)
 
 
 def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
@@ -479,7 +463,16 @@ def _judge_gpus(
         if steps > allowed and (card.gpu_path or steps in _FAR):
             unknown = without_node(gpu, found) if steps == Distance.SYS else ""
             refused = expected.gpu_direct and steps == Distance.SYS and not unknown
-            yield PlacementFault(_far_gpu(card, pci, steps, allowed, unknown), refused)
+            way, across = f"is {steps.name}", "from one processor to the other"
+            if steps == Distance.SYS:
+                doubt = f"may go {across} (the system tells no NUMA node of {unknown})"
+                way = doubt if unknown else f"goes {across}"
+            yield PlacementFault(
+                f"the way from the GPU at {pci} to {card.where} {way}, want {allowed.name} or "
+                "nearer: put both on one switch chip or NUMA node, or run `railyard discover` and "
+                "give the GPU to a nearer card (gpu_pci)",
+                refused,
+            )
     if expected.gpu_direct and not card.gpu_pci and look.gpus:
         nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
         unknown, direct = without_node(found, *look.gpus), f"GPUDirect RDMA over {card.rail}"
@@ -493,16 +486,3 @@ def _judge_gpus(
                 f"no GPU is on the NUMA node of {card.where}: {direct} goes from one processor to "
                 "the other; move the card to the GPUs' node"
             )
-
-
-def _far_gpu(card: ExpectedCard, pci: str, steps: Distance, allowed: Distance, unknown: str) -> str:
-    way = f"is {steps.name}"
-    if unknown:
-        way = f"may go from one processor to the other (the system tells no NUMA node of {unknown})"
-    elif steps == Distance.SYS:
-        way = "goes from one processor to the other"
-    return (
-        f"the way from the GPU at {pci} to {card.where} {way}, want {allowed.name} or nearer: put "
-        "both on one switch chip or NUMA node, or run `railyard discover` and give the GPU to a "
-        "nearer card (gpu_pci)"
-    )

@@ -12,6 +12,7 @@ from typing import Final
 from components.core.difference import Effect
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, refusal
+from components.core.templates import read_table
 from components.hosts import software
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import find_row
@@ -30,8 +31,24 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
     found: list[str] = []
     for plan in plans:
         seen = facts.get(plan.name)
-        if isinstance(seen, HostState) and (lines := _cards(plan, seen)):
-            found.append("\n  ".join((f"{plan.name}: firmware of its cards", *lines)))
+        pending: tuple[software.PendingBoot, ...] = ()
+        if isinstance(seen, HostState):
+            pending = software.pending_firmware(seen, plan.desired)
+        lines = [f"{plan.name}: firmware of its cards"]
+        for pci in dict.fromkeys(each.pci for each in pending):
+            own = [each for each in pending if each.pci == pci]
+            shown = [each for each in own if each.current != "hidden"]
+            needs = software.NEEDS_WORDS[own[0].needs]
+            if coming := _list(each for each in shown if not each.set):
+                lines.append(f"{pci}: {coming} is set for its next start; needs {needs}")
+            if waiting := _list(each for each in shown if each.set):
+                lines.append(f"{pci}: {waiting} is set and waits for {needs}")
+            if hidden := ", ".join(each.parameter for each in own if each.current == "hidden"):
+                lines.append(
+                    f"{pci}: hidden until ADVANCED_PCI_SETTINGS is active: {hidden}. This needs "
+                    "two card restarts: run `pulumi up` again after the first"
+                )
+        found += ["\n  ".join(lines)] if pending else []
     return tuple(found)
 
 
@@ -47,39 +64,16 @@ def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tup
         if not isinstance(seen, HostState) or seen.values.get(IN_SERVICE) == "no":
             continue
         for effect, what in _NOTICED.items():
-            if words := "; ".join(_moves(plan, seen, effect)):
+            # Each setting once, with all of its cards.
+            alike: dict[str, list[str]] = {}
+            for key, wanted in sorted(plan.desired.values.items()):
+                now, (place, _, setting) = seen.values.get(key, wanted), key.rpartition(".")
+                if now != wanted and effect_of(find_row(key)) is effect:
+                    places = alike.setdefault(f"{setting}: {now} -> {wanted}", [])
+                    places.append(place.replace(".", " ", 1))
+            if words := "; ".join(f"{text} ({', '.join(at)})" for text, at in alike.items()):
                 found.append(f"{plan.name}: running traffic {what}: {words}")
     return tuple(found)
-
-
-def _moves(plan: HostPlan, seen: HostState, effect: Effect) -> Iterator[str]:
-    """The changes with this effect: each setting once, with all of its cards."""
-    alike: dict[str, list[str]] = {}
-    for key, wanted in sorted(plan.desired.values.items()):
-        now = seen.values.get(key, wanted)
-        if now != wanted and effect_of(find_row(key)) is effect:
-            place, _, setting = key.rpartition(".")
-            alike.setdefault(f"{setting}: {now} -> {wanted}", []).append(place.replace(".", " ", 1))
-    yield from (f"{text} ({', '.join(places)})" for text, places in alike.items())
-
-
-def _cards(plan: HostPlan, seen: HostState) -> list[str]:
-    pending = software.pending_firmware(seen, plan.desired)
-    lines: list[str] = []
-    for pci in dict.fromkeys(each.pci for each in pending):
-        own = [each for each in pending if each.pci == pci]
-        shown = [each for each in own if each.current != "hidden"]
-        needs = software.NEEDS_WORDS[software.needs_of(seen, pci)]
-        if coming := _list(each for each in shown if not each.set):
-            lines.append(f"{pci}: {coming} is set for its next start; needs {needs}")
-        if waiting := _list(each for each in shown if each.set):
-            lines.append(f"{pci}: {waiting} is set and waits for {needs}")
-        if hidden := ", ".join(each.parameter for each in own if each.current == "hidden"):
-            lines.append(
-                f"{pci}: hidden until ADVANCED_PCI_SETTINGS is active: {hidden}. This needs two "
-                "card restarts: run `pulumi up` again after the first"
-            )
-    return lines
 
 
 def _list(changes: Iterable[software.PendingBoot]) -> str:
@@ -99,23 +93,23 @@ def hosts_refused(
         seen, host = facts.get(plan.name), spec.host(plan.name)
         if not isinstance(seen, HostState) or host is None:
             continue
-        found += _taken_uids(plan, seen)
+        for key, uid in plan.desired.values.items():
+            # useradd and usermod refuse the uid of another user.
+            if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
+                user, on = key.removeprefix("user.").removesuffix(".uid"), plan.name
+                what = (
+                    f"the uid {uid} on {on} belongs to {owner}, and the file wants it for {user}."
+                )
+                place = f"host_defaults.user, and {on} as observed"
+                fix = (
+                    f"name {owner} there, choose another uid, or leave user out: none is made then"
+                )
+                found.append(refusal("hosts", what, place, fix, on))
         for port in (*host.nics, *host.hca_sriov):
             cards = _Card(plan, seen, port.pci).reasons(passed_through=bool(spec.hypervisors))
             place = f"{plan.name}, as observed"
             found += (refusal("hosts", what, place, fix, plan.name) for what, fix in cards)
     return tuple(found)
-
-
-def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
-    """A common user whose uid belongs to another user: useradd and usermod refuse it."""
-    for key, uid in plan.desired.values.items():
-        if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
-            name = key.removeprefix("user.").removesuffix(".uid")
-            host, fix = plan.name, f"name {owner} there, choose another uid, or leave user out"
-            what = f"the uid {uid} on {host} belongs to {owner}, and the file wants it for {name}."
-            place = f"host_defaults.user, and {host} as observed"
-            yield refusal("hosts", what, place, f"{fix}: none is made then", host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,100 +163,52 @@ class _Card:
 
 _NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})
 _OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
+_CARD_SETTINGS: Final = frozenset({"netdev", "eswitch_now", "lldpad", "serial"})
+"""Settings of a card that are compared, and that no step changes."""
+_VERSIONS: Final = ("driver.gpu_host", "driver.gpu_modules", "driver.dma_buf")
+
+
+def _fault(device: str, cause: str, actual: str, wanted: str, pci: str = "") -> Finding:
+    """The finding of a cause in `faults.yaml`."""
+    row: Mapping[str, str] = read_table(__file__, "faults")[cause]
+    what, rule = row["what"].format(pci=pci), row.get("rule", cause)
+    return on_device(device, rule, what, actual, wanted, row["fix"])
 
 
 def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
     """Settings that no step may change, and that differ from the file."""
-    wanted = plan.desired.values
-    looks = (_refused_cards, _managed, _drivers)
-    return tuple(found for look in looks for found in look(plan.name, wanted, seen))
-
-
-_CARD_FAULTS: Final = {
-    "netdev": ("netdev",
-        "the network device of the card at {} has another name than the file says.",
-        "write the name that the host uses in hosts[].nics[].netdev"),
-    "eswitch_now": ("eswitch", "the embedded switch of the card at {} is in another mode.",
-        "say which mode you want: hosts[].nics[].sriov.eswitch"),
-    "lldpad": ("lldpad", "lldpad runs, and would overwrite PFC and DCBX.",
-        "systemctl disable --now lldpad.socket lldpad.service"),
-    "serial": ("serial", "another card is at {} than the file says.",
-        "correct hosts[].nics[]: `railyard discover` reads address and serial"),
-}  # fmt: skip
-
-
-def _refused_cards(
-    device: str, wanted: Mapping[str, str], seen: Mapping[str, str]
-) -> Iterator[Finding]:
+    wanted, device = plan.desired.values, plan.name
+    found: list[Finding] = []
     for key, want in wanted.items():
         pci, _, setting = key.removeprefix("nic.").rpartition(".")
         has, runs = seen.get(key, ""), setting == "lldpad"
         differs = has == "running" if runs else has != want and has not in _NO_VALUE
-        if key.startswith("nic.") and setting in _CARD_FAULTS and differs:
-            rule, what, fix = _CARD_FAULTS[setting]
-            right = "not running" if runs else want
-            yield on_device(device, rule, what.format(pci), has, right, fix)
-
-
-def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
-    """NetworkManager has a card: the update takes it, unless that would remove a needed setting."""
+        if key.startswith("nic.") and setting in _CARD_SETTINGS and differs:
+            found.append(_fault(device, setting, has, "not running" if runs else want, pci))
+    # NetworkManager has a card: the update takes it, unless that would remove a needed setting.
     for key in (key for key in wanted if key.endswith(".network_manager")):
         pci, has = key.split(".", 1)[1].rpartition(".")[0], seen.get(key, "")
         if has == "managed":
-            what = "NetworkManager has rail cards: it runs DHCP there and removes other addresses."
-            fix = "nothing: the update takes them from it, and their links stay up"
-            yield on_device(device, "network-manager", what, pci, "unmanaged", fix).rated("warning")
+            found.append(_fault(device, "network-manager", pci, "unmanaged").rated("warning"))
         elif has.startswith("managed"):
-            what = "NetworkManager sets up a rail card, and would not any more after the update."
-            fix = (
-                "if the host itself is reached over the card, give it another way first; then"
-                " delete the card's profile (nmcli connection show), with the address in"
-                " hosts[].nics[].address; or set host_defaults.manage.network_manager: false"
-            )
-            yield on_device(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
-
-
-_DRIVER_FLAWS: Final = {
-    "without-modules": ("the RDMA driver lacks modules for the running kernel.",
-        "build them for it (dkms autoinstall), or boot the kernel they were built for"),
-    "not-loaded": ("the RDMA driver is installed, and other modules are loaded.",
-        "restart the host, or: /etc/init.d/openibd restart"),
-    "too-old": ("the RDMA driver is older than the file says.",
-        "update it, or write the oldest version that the site runs in driver.at_least"),
-    "": ("the RDMA driver that the file expects is not on the host.",
-        ("install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
-         " doca_ofed and a source; {kind: inbox} is the kernel's own driver")),
-}  # fmt: skip
-"""By the last word of the look's `<kind> <version> <flaw>`."""
+            found.append(_fault(device, "network-manager-profile", f"{pci} {has}", "none"))
+    return (*found, *_drivers(device, wanted, seen))
 
 
 def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
     kind, has = wanted.get("driver.kind", ""), seen.get("driver.kind", "")
     if kind and has in _OFED and has != kind:
-        what = "another RDMA driver is installed than the file says."
-        fix = "write the installed kind into host_defaults.driver, or uninstall it first"
-        yield on_device(device, "rdma-driver", what, has, kind, fix)
+        yield _fault(device, "driver other", has, kind)
     present, there = wanted.get("driver.present", ""), seen.get("driver.present", "")
     if present and there and there != present:
+        # The last word of the look's `<kind> <version> <flaw>`.
         flaw = " ".join(there.split()[2:])
-        what, fix = _DRIVER_FLAWS.get(flaw, _DRIVER_FLAWS[""])
-        yield on_device(device, "rdma-driver", what, there, present, fix)
-    for key, cause, what, fix in _VERSIONS:
+        known = flaw in {"without-modules", "not-loaded", "too-old"}
+        yield _fault(device, f"driver {flaw if known else 'absent'}", there, present)
+    for key in _VERSIONS:
         want, runs = wanted.get(key, ""), seen.get(key, "")
         if want and runs and runs not in {want, "unsupported"}:
-            yield on_device(device, cause, what, runs, want, fix)
-
-
-_VERSIONS: Final = (
-    ("driver.gpu_host", "gpu-driver-version",
-        "the GPU driver has another version than the file says.",
-        "install that version, or correct host_defaults.gpu_driver_version"),
-    ("driver.gpu_modules", "gpu-modules",
-        "the GPU kernel modules are of the other kind than the file needs.",
-        "install nvidia-open, or set host_defaults.gpu_direct: peermem"),
-    ("driver.dma_buf", "dma-buf", "the kernel's RDMA stack lacks DMA-BUF.",
-        "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem"),
-)  # fmt: skip
+            yield _fault(device, key, runs, want)
 
 
 def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -272,6 +218,4 @@ def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Findi
     )
     if not look.seen or len(look.gpus) == wanted:
         return ()
-    what = "the host has another number of GPUs than the file says."
-    fix = "correct hosts[].gpus; if a GPU is missing, check its seat and power (dmesg)"
-    return (on_device(device, "gpus", what, str(len(look.gpus)), str(wanted), fix),)
+    return (_fault(device, "gpus", str(len(look.gpus)), str(wanted)),)

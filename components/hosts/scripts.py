@@ -92,16 +92,7 @@ def proxy_settings(spec: ClusterSpec) -> dict[str, str]:
     proxy = spec.proxy
     if proxy is None:
         return {}
-    http, https = proxy.http or proxy.https, proxy.https or proxy.http
-    return {
-        "http_proxy": http or "",
-        "https_proxy": https or "",
-        "no_proxy": ",".join(dict.fromkeys((*proxy.no_proxy, *_ALWAYS, *_own_networks(spec)))),
-    }
-
-
-def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
-    """Networks and names of the site itself: programs must never use the proxy for them."""
+    # Programs must never use the proxy for networks and names of the site itself.
     addresses = [ssh.address for _, ssh, _ in each_ssh(spec)]
     addresses += [host.address for host in spec.hosts if host.address]
     networks = [rail.subnet for rail in spec.rails]
@@ -114,7 +105,13 @@ def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
     if (ours := spec.k3s or spec.kubespray) is not None:
         networks += [ours.pod_cidr, ours.service_cidr]
         names += [ours.registry_mirror.partition(":")[0]] if ours.registry_mirror else []
-    return (*(str(each) for each in collapse_addresses(networks)), *dict.fromkeys(names))
+    own = (*map(str, collapse_addresses(networks)), *names)
+    http, https = proxy.http or proxy.https, proxy.https or proxy.http
+    return {
+        "http_proxy": http or "",
+        "https_proxy": https or "",
+        "no_proxy": ",".join(dict.fromkeys((*proxy.no_proxy, *_ALWAYS, *own))),
+    }
 
 
 def through_proxy(spec: ClusterSpec, call: tools.ToolCall) -> tools.ToolCall:

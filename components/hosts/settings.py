@@ -12,9 +12,7 @@ from components.catalogue.operator_versions import parse_numbers
 from components.hosts.keys.ask import module_of
 from components.model.cards import HcaPf, Sriov
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rdma
 from components.model.hosts import Host, Nic
-from components.model.kernel import KernelSettings
 from components.model.owners import gpu_driver_owner, guids_by_pods, vfs_by_operator
 from components.model.places import RailSubnet, subnet_of, vf_guids
 
@@ -39,22 +37,39 @@ def below(place: str, settings: Mapping[str, str]) -> dict[str, str]:
 def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """Modules, limits and kernel settings; a cloud's adapters keep those of the image."""
     kernel = spec.settings_of(host).kernel
-    settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
+    modules = ["rdma_cm"] if host.nics else []
+    if host.hcas and spec.infiniband is not None:
+        # Programs need it to reach the subnet manager: sminfo, saquery, ibdiagnet.
+        modules.append("ib_umad")
+    module = _PEER_MODULES.get(spec.settings_of(host).gpu_path)
+    by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
+    if module and not by_container and host.gpus and (host.nics or host.hcas):
+        modules.append(module)
+    modules += filter(None, map(module_of, kernel.sysctls))
+    settings = {f"module.{name}": "loaded" for name in modules}
+    sizes = {
+        "2mib": (kernel.hugepages_2mib, kernel.hugepages_2mib_per_node),
+        "1gib": (kernel.hugepages_1gib, kernel.hugepages_1gib_per_node),
+    }
+    for size, (total, nodes) in sizes.items():
+        settings |= {} if total is None else {f"kernel.hugepages.{size}": str(total)}
+        of_nodes = {f"node{node}": str(pages) for node, pages in enumerate(nodes)}
+        settings |= below(f"kernel.hugepages.{size}", of_nodes)
+    settings |= _memory_limits(spec, host)
     ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
     if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
         settings["kernel.cgroup"] = "v2"  # kubelet needs it; checked before K3s is installed
     settings |= below("kernel.sysctl", rail_sysctls(spec, host) | kernel.sysctls)
-    if kernel.cpu_governor is not None:
-        settings["kernel.governor"] = kernel.cpu_governor
-    if kernel.numa_balancing is not None:
-        settings["kernel.numa_balancing"] = "on" if kernel.numa_balancing else "off"
-    if acs_off(spec, host):
-        settings["kernel.acs"] = "off"
-    if kernel.iommu != "keep":
-        settings["kernel.cmdline.iommu"] = kernel.iommu
-    if kernel.rdma_netns != "keep":
-        settings["kernel.rdma_netns"] = kernel.rdma_netns
-    return settings
+    balancing = kernel.numa_balancing
+    asked = {
+        "governor": kernel.cpu_governor or "keep",
+        "numa_balancing": "keep" if balancing is None else _on(value=balancing),
+        "acs": "off" if acs_off(spec, host) else "keep",
+        "cmdline.iommu": kernel.iommu,
+        "rdma_netns": kernel.rdma_netns,
+    }
+    changed = {key: value for key, value in asked.items() if value != "keep"}
+    return settings | below("kernel", changed)
 
 
 def acs_off(spec: ClusterSpec, host: Host) -> bool:
@@ -70,36 +85,6 @@ def acs_off(spec: ClusterSpec, host: Host) -> bool:
     bare = spec.environment.kind == "onprem"
     bare = bare and not any(nic.passes_vfs for nic in host.nics)
     return bare and host.gpus > 0 and bool(host.nics or host.hcas)
-
-
-def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    loaded: list[str] = []
-    if host.nics:
-        loaded.append("rdma_cm")
-    if host.hcas and spec.infiniband is not None:
-        # Programs need it to reach the subnet manager: sminfo, saquery, ibdiagnet.
-        loaded.append("ib_umad")
-    module = _PEER_MODULES.get(spec.settings_of(host).gpu_path)
-    by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
-    if module and not by_container and host.gpus and (host.nics or host.hcas):
-        loaded.append(module)
-    brought = map(module_of, spec.settings_of(host).kernel.sysctls)
-    loaded += [module for module in brought if module]
-    return {f"module.{name}": "loaded" for name in loaded}
-
-
-def _hugepages(kernel: KernelSettings) -> dict[str, str]:
-    sizes = {
-        "2mib": (kernel.hugepages_2mib, kernel.hugepages_2mib_per_node),
-        "1gib": (kernel.hugepages_1gib, kernel.hugepages_1gib_per_node),
-    }
-    wanted: dict[str, str] = {}
-    for size, (total, nodes) in sizes.items():
-        if total is not None:
-            wanted[f"kernel.hugepages.{size}"] = str(total)
-        of_nodes = {f"node{node}": str(pages) for node, pages in enumerate(nodes)}
-        wanted |= below(f"kernel.hugepages.{size}", of_nodes)
-    return wanted
 
 
 def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -188,23 +173,8 @@ def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     if defaults.qos.buffers is not None:
         sizes = ",".join(map(str, defaults.qos.buffers.size_bytes))
         buffers["buffers"] = f"{sizes}/{','.join(map(str, defaults.qos.buffers.priorities))}"
-    each = _card(spec.rdma) | buffers
-    if spec.rdma.adaptive_routing:
-        each["adaptive_routing"] = "on"  # lost when the driver restarts
-    if defaults.driver.is_ofed:
-        each["traffic_class"] = str(spec.rdma.ip_traffic_class)
-    elif defaults.firmware.manage:
-        del each[f"ecn_priority_{spec.rdma.priority}"]
-    settings: dict[str, str] = {}
-    for nic in host.nics:
-        # The GID's index differs between cards, and moves: only require that a GID exists.
-        gid = {} if nic.address is None else {"gid": "RoCE v2"}
-        settings |= below(f"nic.{nic.pci}", each | gid)
-    return settings
-
-
-def _card(rdma: Rdma) -> dict[str, str]:
-    return {
+    rdma = spec.rdma
+    each = {
         "dcbx": "os",  # in firmware mode the switch's DCBX would overwrite the rest
         "lldpad": "absent",  # so would this daemon
         "trust": "dscp",
@@ -217,7 +187,20 @@ def _card(rdma: Rdma) -> dict[str, str]:
         "roce_mode": "RoCE v2",
         "roce_tos": str(rdma.ip_traffic_class),
         "global_pause": "off",  # it excludes PFC, and would stop every class at once
+        **buffers,
     }
+    if rdma.adaptive_routing:
+        each["adaptive_routing"] = "on"  # lost when the driver restarts
+    if defaults.driver.is_ofed:
+        each["traffic_class"] = str(rdma.ip_traffic_class)
+    elif defaults.firmware.manage:
+        del each[f"ecn_priority_{rdma.priority}"]
+    settings: dict[str, str] = {}
+    for nic in host.nics:
+        # The GID's index differs between cards, and moves: only require that a GID exists.
+        gid = {} if nic.address is None else {"gid": "RoCE v2"}
+        settings |= below(f"nic.{nic.pci}", each | gid)
+    return settings
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

@@ -37,8 +37,18 @@ def repository_text(repository: DriverRepository) -> str:
 
 def driver_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """The RDMA driver for the cards in the file, and the host's part of GPUDirect RDMA."""
-    package = _package(spec, host)
-    return _gpu(spec, host) | (_rdma(package) if package else {})
+    settings, owner, package = spec.settings_of(host), gpu_driver_owner(spec), _package(spec, host)
+    kept: dict[str, str] = {}
+    if host.gpus:
+        with_dma_buf = settings.gpu_path == "dma_buf"
+        kept = {"dma_buf": "ready"} if with_dma_buf else {}
+        if owner == "operator":
+            kept["gpu_host"] = "absent"
+        if owner == "host":
+            kept["fabric_manager"] = "ready"  # the operator's container starts its own
+            kept |= {"gpu_host": settings.gpu_driver_version} if settings.gpu_driver_version else {}
+            kept |= {"gpu_modules": "open"} if with_dma_buf else {}
+    return below("driver", kept) | (_rdma(package) if package else {})
 
 
 def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
@@ -68,36 +78,16 @@ def _rdma(package: DriverPackage) -> dict[str, str]:
         return {"driver.kind": "inbox"}
     kept: dict[str, str] = {"driver.kind": package.kind}
     if package.version:
-        kept |= _version(package.version)
+        # Only the line, if the DOCA release gives only that.
+        found = parse_driver_version(package.version)
+        by_line = found is not None and found.exact is None
+        version = (found and (found.exact or found.line)) or package.version
+        kept["driver.line" if by_line else "driver.version"] = version
     if package.repository is not None:
         kept["driver.repository"] = repository_text(package.repository)
     if package.rebuild:
         kept |= {"driver.modules": "built", "driver.loaded": "installed"}
     return kept
-
-
-def _version(text: str) -> dict[str, str]:
-    """The exact version, or only the line if the DOCA release gives only that."""
-    found = parse_driver_version(text)
-    if found is not None and found.exact is None:
-        return {"driver.line": found.line}
-    return {"driver.version": (found and found.exact) or text}
-
-
-def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The GPU driver if the host owns it, its absence if the operator does; needs of DMA-BUF."""
-    settings = spec.settings_of(host)
-    if not host.gpus:
-        return {}
-    owner, with_dma_buf = gpu_driver_owner(spec), settings.gpu_path == "dma_buf"
-    kept = {"dma_buf": "ready"} if with_dma_buf else {}
-    if owner == "operator":
-        kept["gpu_host"] = "absent"
-    if owner == "host":
-        kept["fabric_manager"] = "ready"  # the operator's container starts its own
-        kept |= {"gpu_host": settings.gpu_driver_version} if settings.gpu_driver_version else {}
-        kept |= {"gpu_modules": "open"} if with_dma_buf else {}
-    return below("driver", kept)
 
 
 def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -147,28 +137,24 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
     """The firmware settings that the file asks for on a port, whoever sets them."""
     asked = spec.settings_of(host).firmware
     settings: dict[str, str] = {}
+    number = port_number(port)
     if isinstance(port, Nic):
-        settings = ({"ats": "on"} if asked.ats else {}) | _congestion_control(spec, host, port)
+        settings = {"ats": "on"} if asked.ats else {}
+        # If the driver lacks a switch for it, the card enables ECN on all priorities, as it is
+        # shipped. NVIDIA's own operator sets the same mask (network operator, roceOptimized).
+        if asked.manage and not spec.settings_of(host).driver.is_ofed and number <= MASKED_PORTS:
+            settings[f"fw_cc_mask_p{number}"] = ALL_PRIORITIES
     if asked.relaxed_ordering:
         settings |= {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
     if asked.manage:
         # A card whose ports need no VFs is left alone: unused VFs only take address space.
         count = offered_vfs(asked, host, port)
-        sriov = {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
-        settings |= sriov | _link_type(spec, port)
+        settings |= {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
+        can_change = isinstance(port, HcaPf) or (port.card is not None and port.card.vpi)
+        if can_change and number <= IB_PORTS:
+            infiniband = isinstance(port, HcaPf) or spec.rdma.transport == "infiniband"
+            settings[f"fw_link_type_p{number}"] = "ib" if infiniband else "eth"
     return settings
-
-
-def _congestion_control(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
-    """Enable ECN on all priorities, as cards are shipped, if the driver lacks a switch for it.
-
-    NVIDIA's own operator sets the same mask (network operator, roceOptimized).
-    """
-    settings = spec.settings_of(host)
-    number = port_number(nic)
-    if settings.driver.is_ofed or not settings.firmware.manage or number > MASKED_PORTS:
-        return {}
-    return {f"fw_cc_mask_p{number}": ALL_PRIORITIES}
 
 
 def port_number(port: Nic | HcaPf) -> int:
@@ -187,14 +173,6 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     return asked.num_of_vfs or max(
         each.vfs for each in ports if each.pci.rpartition(".")[0] == card
     )
-
-
-def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
-    number = port_number(port)
-    if number > IB_PORTS or (isinstance(port, Nic) and not (port.card and port.card.vpi)):
-        return {}
-    infiniband = isinstance(port, HcaPf) or spec.rdma.transport == "infiniband"
-    return {f"fw_link_type_p{number}": "ib" if infiniband else "eth"}
 
 
 Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
@@ -282,14 +260,11 @@ def released_settings(
     """
     for line, change in sorted(observed.items()):
         key = line.removeprefix(BACK)
-        if key != line and not _wanted(key, wanted):
+        where, _, setting = key.rpartition(".")
+        card, own = f"{where.rpartition('.')[0]}.", f".{setting}"
+        still = key in wanted
+        if key.startswith("nic."):
+            still = any(other.startswith(card) and other.endswith(own) for other in wanted)
+        if key != line and not still:
             current, _, before = change.partition(" -> ")
             yield key, current, before
-
-
-def _wanted(key: str, wanted: Mapping[str, str]) -> bool:
-    where, _, setting = key.rpartition(".")
-    card, own = where.rpartition(".")[0], f".{setting}"
-    if not key.startswith("nic."):
-        return key in wanted
-    return any(other.startswith(f"{card}.") and other.endswith(own) for other in wanted)

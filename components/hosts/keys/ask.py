@@ -7,7 +7,7 @@ same answer share a branch. No function starts a process.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -110,9 +110,23 @@ _LAST_RANK: Final = 71
 
 
 def keys_text() -> str:
-    """All variables and functions, as shell text."""
+    """All variables and functions, as shell text: with variables, scripts search many keys."""
     brings = {f"{begin}*": f"brings={module}" for begin, module in table.SYSCTL_MODULES.items()}
-    parameters = {name: f"parameter={parameter}" for name, parameter in _parameters().items()}
+    names = {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
+    parameters = {name: f"parameter={parameter}" for name, parameter in names.items()}
+    carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
+    of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
+    rows = (enumerate(_split(row)) for row in KEYS if row.loads_at_start)
+    # Extended regular expressions of grep.
+    starts = "|".join(
+        "".join("[^=]*" if at % 2 else part.replace(".", r"\.") for at, part in row) for row in rows
+    )
+    variables = (
+        f"vf_settings='{' '.join(of_vfs)}'\n"
+        f"firmware_settings='{'|'.join(names)}'\n"
+        f"firmware_parameters='{'|'.join(names.values())}'\n"
+        f"next_boot='^({starts})='\n"
+    )
     functions = (
         _function("valid_key", _arms(_validity, whole=True), _NO),
         _function("check_value", _arms(lambda row: _check(row.values))),
@@ -129,29 +143,7 @@ def keys_text() -> str:
         _function("find_parameter_name", parameters, _NO, "${1%_current}"),
         _function("find_module", brings, _NO, "${1#kernel.sysctl.}"),
     )
-    return _variables() + "".join(functions)
-
-
-def _variables() -> str:
-    """The shell variables with which the scripts search many keys at once."""
-    parameters = _parameters()
-    carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
-    of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
-    rows = (enumerate(_split(row)) for row in KEYS if row.loads_at_start)
-    # Extended regular expressions of grep.
-    starts = "|".join(
-        "".join("[^=]*" if at % 2 else part.replace(".", r"\.") for at, part in row) for row in rows
-    )
-    return (
-        f"vf_settings='{' '.join(of_vfs)}'\n"
-        f"firmware_settings='{'|'.join(parameters)}'\n"
-        f"firmware_parameters='{'|'.join(parameters.values())}'\n"
-        f"next_boot='^({starts})='\n"
-    )
-
-
-def _parameters() -> Mapping[str, str]:
-    return {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
+    return variables + "".join(functions)
 
 
 def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: str = "$1") -> str:
@@ -165,20 +157,19 @@ def _arms(command: Callable[[table.HostKey], str], *, whole: bool = False) -> di
     groups: dict[str, list[table.HostKey]] = {}
     for row in KEYS:
         groups.setdefault(command(row), []).append(row)
-    return {" | ".join(_patterns(rows, whole=whole)): text for text, rows in groups.items() if text}
-
-
-def _patterns(rows: Iterable[table.HostKey], *, whole: bool) -> list[str]:
-    """Shell patterns of rows, each once; one for a whole kind of keys if all its rows are here."""
-    here = list(rows)
-    kinds = {_kind(row) for row in here}
-    whole_kinds = {kind for kind in kinds if all(row in here for row in KEYS if _kind(row) == kind)}
-    named = {
-        f"{_kind(row)}*" if pattern != _kind(row) in whole_kinds and not whole else pattern: None
-        for row in here
-        for pattern in globs(row)
-    }
-    return list(named)
+    arms: dict[str, str] = {}
+    for text, rows in groups.items():
+        # Shell patterns, each once; one for a whole kind of keys if all its rows are here.
+        lacks = (
+            {_kind(row) for row in KEYS if row not in rows} if not whole else {*map(_kind, KEYS)}
+        )
+        patterns = (
+            pattern if pattern == _kind(row) or _kind(row) in lacks else f"{_kind(row)}*"
+            for row in rows
+            for pattern in globs(row)
+        )
+        arms |= {" | ".join(dict.fromkeys(patterns)): text} if text else {}
+    return arms
 
 
 def _kind(row: table.HostKey) -> str:

@@ -402,13 +402,7 @@ _QOS: Final = _of_pf(
 )
 
 
-def _of_vf(*keys: HostKey) -> tuple[HostKey, ...]:
-    """Settings of a VF vanish with it, and are restored before the number of VFs is."""
-    each = (replace(key, back_rank=38, nothing_where="vf_is_gone") for key in keys)
-    return rows("vfs", "vf.<vf>.", *each)
-
-
-_VFS: Final = _of_vf(
+_VFS: Final = (
     # A new GUID makes a driver bind to the VF again, and the MTU returns to its default.
     HostKey("guid", 42, Text(characters="0-9a-f", forms=("?" * 16,)), interrupts="holds_guid"),
     *has_effect(
@@ -424,6 +418,9 @@ _VFS: Final = _of_vf(
     HostKey("place", values=one_of("here", "away"), undo="looked"),
 )
 CARD_KEYS: Final = (
-    *_FIRMWARE, *_DEVICE_NAMES, *_NETWORK_MANAGER, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS),
+    *_FIRMWARE, *_DEVICE_NAMES, *_NETWORK_MANAGER, *lost(*_PORT, *_SRIOV, *_QOS),
+    # Settings of a VF vanish with it, and are restored before the number of VFs is.
+    *lost(*rows("vfs", "vf.<vf>.",
+        *(replace(key, back_rank=38, nothing_where="vf_is_gone") for key in _VFS))),
 )  # fmt: skip
 """By topic; `rank` is the order of work."""
