@@ -106,6 +106,11 @@ def _checked(args: SiteArgs) -> CheckedSite:
     """Read and check the file, or the text with its lock."""
     site = _required("site", args["site"])
     if "\n" not in site:
+        if args.get("lock") is not None:
+            raise UsageError(
+                f"`lock` of the Site belongs to a text, and {site} is a file.\n"
+                "  fix    remove `lock`: the file has its lock beside it"
+            )
         return load_checked_site(Path(site))
     lock = Lock()
     if "lock" in args:

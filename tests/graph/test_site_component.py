@@ -142,6 +142,11 @@ def test_a_secret_that_the_program_does_not_mark_is_named_for_policies() -> None
         ({"site": "sit.yaml"}, SECRETS, ["sit.yaml: file not found"]),
         ({"site": "name: a\n", "lock": "- a\n- b\n"}, SECRETS, ["lock:1"]),
         ({"site": "site.yaml", "parts": ["switch"]}, SECRETS, ["has switch", "switches, hosts"]),
+        (
+            {"site": "site.yaml", "lock": "artefacts: {}\n"},
+            SECRETS,
+            ["`lock` of the Site belongs to a text", "site.yaml is a file", "remove `lock`"],
+        ),
         ({"site": "site.yaml", "parts": []}, SECRETS, ["has nothing", "remove `parts`"]),
         (
             {"site": "site.yaml"},
