@@ -239,33 +239,25 @@ def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple
     for way in shown:
         number = twins[way.near, way.far] = twins.get((way.near, way.far), -1) + 1
         aside = (number + 1) // 2 * _ASIDE * (-1) ** number
-        parts += _draw_way(way, places, aside)
-    parts += [_box(name, place, rank[name]) for name, place in places.items()]
+        (x1, y1), (x2, y2) = places[way.near], places[way.far]
+        x1, x2 = x1 + aside, x2 + aside
+        parts.append(_line((x1, y1 - 14, x2, y2 + 14), f"way {way.state}", way.label))
+        if way.state == "bad":
+            share = 0.3
+            x, y = x1 + share * (x2 - x1) + 6, y1 - 14 + share * (y2 - y1 + 28)
+            parts.append(_text(x, y, way.near_end, "bad"))
+            parts.append(_text(x, y - 15, f"to {way.far_end}", "bad"))
+    half = _STEP / 2 - 8
+    for name, (x, y) in places.items():
+        kind = "box bad" if rank[name] == _WORST["bad"] else "box"
+        words = name if len(name) <= 13 else f"{name[:5]}…{name[-6:]}"  # noqa: PLR2004 - what fits
+        parts.append(
+            f'<rect x="{x - half:.1f}" y="{y - 14:.1f}" width="{2 * half:.1f}" height="28" rx="5" '
+            f'class="{kind}"><title>{escape(name)}</title></rect>'
+        )
+        parts.append(_text(x, y + 4, words, "", "middle"))
     left_out = sum(map(len, layers)) - len(places)
     return _svg(width, height, "devices on the way of the probes", parts), left_out
-
-
-def _draw_way(way: Way, places: Mapping[str, tuple[float, float]], aside: float) -> Iterable[str]:
-    (x1, y1), (x2, y2) = places[way.near], places[way.far]
-    x1, x2 = x1 + aside, x2 + aside
-    yield _line((x1, y1 - 14, x2, y2 + 14), f"way {way.state}", way.label)
-    if way.state == "bad":
-        share = 0.3
-        x, y = x1 + share * (x2 - x1), y1 - 14 + share * (y2 - y1 + 28)
-        yield _text(x + 6, y, way.near_end, "bad")
-        yield _text(x + 6, y - 15, f"to {way.far_end}", "bad")
-
-
-def _box(name: str, place: tuple[float, float], rank: int) -> str:
-    x, y = place
-    kind = "box bad" if rank == _WORST["bad"] else "box"
-    half = _STEP / 2 - 8
-    words = name if len(name) <= 13 else f"{name[:5]}…{name[-6:]}"  # noqa: PLR2004 - what fits
-    return (
-        f'<rect x="{x - half:.1f}" y="{y - 14:.1f}" width="{2 * half:.1f}" height="28" rx="5" '
-        f'class="{kind}"><title>{escape(name)}</title></rect>'
-        + _text(x, y + 4, words, "", "middle")
-    )
 
 
 def read_sheet(name: str) -> str:

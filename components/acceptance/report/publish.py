@@ -45,6 +45,7 @@ Place = tuple[str, str]
 Pair = tuple[str, str]
 """Name and value of a label."""
 METRICS: Final[Mapping[str, str]] = read_table(__file__, "metrics")
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def render_metrics(site: str, samples: Iterable[Sample]) -> str:
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     for each in samples:
         pairs = {"site": site, **each.labels}.items()
-        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in pairs)
+        # Control characters are shown first: `\x1b` is no escape that Prometheus knows.
+        labels = ",".join(f'{key}="{one_line(value).translate(_ESCAPES)}"' for key, value in pairs)
         number = int(each.value) if float(each.value).is_integer() else each.value
         lines[each.name].append(f"{each.name}{{{labels}}} {number}\n")
     return "".join(
@@ -69,11 +71,6 @@ def render_metrics(site: str, samples: Iterable[Sample]) -> str:
         for name, found in lines.items()
         if found
     )
-
-
-def _escaped(value: str) -> str:
-    r"""Show control characters first: `\x1b` is no escape that Prometheus knows."""
-    return one_line(value).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def audit_samples(read: Iterable[str], found: Iterable[Finding]) -> Iterator[Sample]:
@@ -88,22 +85,15 @@ def audit_samples(read: Iterable[str], found: Iterable[Finding]) -> Iterator[Sam
 
 
 def proof_samples(report: Report) -> Iterator[Sample]:
-    """Yield what acceptance found: verdicts, rails, and the counters of its probes."""
-    probes = report.evidence.probes
-    verdicts = Counter(report.verdict_of(item.probe.name) for item in probes)
-    for verdict in get_args(Verdict):
-        yield Sample("railyard_probes", {"verdict": verdict}, verdicts[verdict])
-    yield from _rails(report)
-    yield from _counters(report)
-
-
-def _rails(report: Report) -> Iterator[Sample]:
-    """Yield the verdict and the last proof of each rail of each host.
+    """Yield what acceptance found: verdicts, rails, and the counters of its probes.
 
     A collective over all hosts proves every rail that it used. If it fails, it accuses none: only
     the tests between two hosts do.
     """
     evidence = report.evidence
+    verdicts = Counter(report.verdict_of(item.probe.name) for item in evidence.probes)
+    for verdict in get_args(Verdict):
+        yield Sample("railyard_probes", {"verdict": verdict}, verdicts[verdict])
     for (host, rail), is_good in sorted(_passed(report, {"perftest"}).items()):
         yield Sample("railyard_rail_passed", {"host": host, "rail": rail}, float(is_good))
     proven = {name: evidence.last_proofs.get(name, "") for name in evidence.places_left_out}
@@ -114,8 +104,11 @@ def _rails(report: Report) -> Iterator[Sample]:
             proven[name] = evidence.finished_at if is_good else before
     for name, date in sorted(proven.items()):
         host, _, rail = name.partition(" ")
+        then = datetime.fromisoformat(date or "1970-01-01T00:00Z")
+        seconds = (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
         labels = {"host": host, "rail": rail}
-        yield Sample("railyard_rail_last_proof_timestamp_seconds", labels, _seconds_of(date))
+        yield Sample("railyard_rail_last_proof_timestamp_seconds", labels, seconds)
+    yield from _counters(report)
 
 
 def _passed(report: Report, accusing: Collection[str]) -> dict[Place, bool]:
@@ -127,12 +120,6 @@ def _passed(report: Report, accusing: Collection[str]) -> dict[Place, bool]:
         for place in places_of(item.probe) if counts else ():
             found[place] = found.get(place, True) and verdict == "passed"
     return found
-
-
-def _seconds_of(date: str) -> float:
-    """A date of evidence as seconds since 1970; 0 for none."""
-    then = datetime.fromisoformat(date or "1970-01-01T00:00Z")
-    return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
 
 
 def _counters(report: Report) -> Iterator[Sample]:
@@ -256,8 +243,17 @@ def find_faults(
     another part: its condition stays as it is.
     """
     found: dict[str, list[RailFault]] = {host.name: [] for host in spec.workers}
-    for host, fault in (*_of_audit(spec, deviations), *_of_proof(spec, report)):
+    for host, fault in _of_audit(spec, deviations):
         found[host].append(fault)
+    rails = {host.name: [nic.rail for nic in host.nics] for host in spec.workers}
+    for suspect in report.suspects if report else ():
+        for kind, name in suspect.parts:
+            host, _, rail = name.partition(" ")
+            if kind in {"link", "gpu", "host", "gpus"} and host in rails:
+                found[host] += [
+                    RailFault(f"PROOF_{kind.upper()}", each, suspect.text)
+                    for each in ([rail] if rail else rails[host])
+                ]
     doubtful = {each.device for each in deviations if each.rule == "unread"}
     if report is not None:
         passed = _passed(report, get_args(ProbeKind))
@@ -283,24 +279,13 @@ def _of_audit(spec: ClusterSpec, deviations: Sequence[Finding]) -> Iterator[tupl
             (name, (host, rail)) for name, (host, _, rail) in ends if host in workers and rail
         ]
     for each in deviations:
-        places = {at for name, at in names.get(each.device, ()) if _mentions(each.what, name)}
+        places = {
+            at
+            for name, at in names.get(each.device, ())
+            if re.search(rf"(?<![\w/:-]){re.escape(name)}(?![\w/:-]|\.\d)", each.what)
+        }
         for host, rail in sorted(places) if each.rule != "unread" else ():
             yield host, RailFault(f"AUDIT_{each.rule.upper()}", rail, each.what)
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w/:-]){re.escape(name)}(?![\w/:-]|\.\d)", text) is not None
-
-
-def _of_proof(spec: ClusterSpec, report: Report | None) -> Iterator[tuple[str, RailFault]]:
-    """Yield the parts of workers that most likely made tests bad."""
-    rails = {host.name: [nic.rail for nic in host.nics] for host in spec.workers}
-    for suspect in report.suspects if report else ():
-        for kind, name in suspect.parts:
-            host, _, rail = name.partition(" ")
-            if kind in {"link", "gpu", "host", "gpus"} and host in rails:
-                for each in [rail] if rail else rails[host]:
-                    yield host, RailFault(f"PROOF_{kind.upper()}", each, suspect.text)
 
 
 def write_conditions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -41,27 +41,23 @@ _DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
 """Kinds of suspects that are links, or devices whose links are all suspect."""
 
 
-def _links_of(item: ProbeEvidence) -> list[Way]:
-    """The links on the way of a perftest, from the host up, before they get a state."""
-    places = [(hop.role, hop.device, hop.interface) for hop in item.hops]
-    ends = {role: (device, port) for role, device, port in places}
-    found = [
-        Way(*ends[nic], *ends[port], "untried")
-        for nic, port in (("sender_nic", "switch_ingress"), ("receiver_nic", "switch_egress"))
-        if nic in ends and port in ends
-    ]
-    out = [place for place in places if place[0] in ("uplink_egress", "spine_egress")]
-    back = [place for place in places if place[0] in ("spine_ingress", "downlink_ingress")]
-    for (role, *near), (_, *far) in zip(out, back, strict=False):
-        low, high = (near, far) if role == "uplink_egress" else (far, near)
-        found.append(Way(low[0], low[1], high[0], high[1], "untried"))
-    return found
-
-
 def topology(report: Report) -> str:
     """Draw every link that a pair's bytes took, with a state from the results of its pairs."""
     pairs = [item for item in report.evidence.probes if item.probe.kind == "perftest"]
-    links = {item.probe.name: _links_of(item) for item in pairs}
+    links: dict[str, list[Way]] = {}
+    for item in pairs:
+        places = [(hop.role, hop.device, hop.interface) for hop in item.hops]
+        ends = {role: (device, port) for role, device, port in places}
+        links[item.probe.name] = [
+            Way(*ends[nic], *ends[port], "untried")
+            for nic, port in (("sender_nic", "switch_ingress"), ("receiver_nic", "switch_egress"))
+            if nic in ends and port in ends
+        ]
+        out = [place for place in places if place[0] in ("uplink_egress", "spine_egress")]
+        back = [place for place in places if place[0] in ("spine_ingress", "downlink_ingress")]
+        for (role, *near), (_, *far) in zip(out, back, strict=False):
+            low, high = (near, far) if role == "uplink_egress" else (far, near)
+            links[item.probe.name].append(Way(low[0], low[1], high[0], high[1], "untried"))
     ways = {way.label: way for found in links.values() for way in found}
     if not ways:
         return ""
@@ -209,10 +205,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
         _compared(report, before),
         warnings,
         waived,
-        _finding_table(report),
-        _hop_table(report),
-        _logs(report),
-        _inventory(report),
+        *_evidence(report),
     )
     return page(title, parts, read_sheet("pictures.css"))
 
@@ -298,27 +291,38 @@ def _compared(report: Report, before: Report | None) -> str:
     return section(title, table(("probe", "then", "now", "change"), rows), folded=True)
 
 
-def _finding_table(report: Report) -> str:
+def _evidence(report: Report) -> Iterator[str]:
+    """The folded sections: checks, counters, ends of the logs, and the inventory."""
     rows: list[str] = []
     for item in sorted(report.findings, key=lambda item: _ORDER[item.verdict]):
         detail = f"<br><small>{escape(item.detail)}</small>" if item.detail else ""
         texts = escape(item.check), escape(item.expected), escape(item.actual) + detail
         rows.append(tr(_badge(item.verdict), _name(item.subject), *texts))
     heads = ("verdict", "probe", "check", "expected", "actual")
-    return section("All checks", table(heads, rows), folded=True)
-
-
-def _hop_table(report: Report) -> str:
-    rows = [_hop_row(item, hop) for item in report.evidence.probes for hop in item.hops]
-    if not rows:
-        return ""
-    return section(
-        "Counters of every hop",
-        "<p><small>Growth during the probe. NICs and switch ingress count by priority (p), switch"
-        " egress by traffic class (tc).</small></p>",
-        table(("probe", "rail, direction", "hop", "bytes", "by class", "lost"), rows),
-        folded=True,
-    )
+    yield section("All checks", table(heads, rows), folded=True)
+    evidence = report.evidence
+    if rows := [_hop_row(item, hop) for item in evidence.probes for hop in item.hops]:
+        how = (
+            "<p><small>Growth during the probe. NICs and switch ingress count by priority (p),"
+            " switch egress by traffic class (tc).</small></p>"
+        )
+        heads = ("probe", "rail, direction", "hop", "bytes", "by class", "lost")
+        yield section("Counters of every hop", how, table(heads, rows), folded=True)
+    parts: list[str] = []
+    for item in evidence.probes:
+        tail = "\n".join(item.log_tail)
+        kept = f" · whole log: <code>{escape(item.log_file)}</code>" if item.log_file else ""
+        parts.append(
+            f"<details><summary>{escape(item.probe.name)}</summary>"
+            f"<p><small>{escape(item.command)}<br>{item.log_bytes} bytes · sha256 "
+            f"<code>{escape(item.log_sha256)}</code>{kept}</small></p>"
+            f"<pre>{escape(tail)}</pre></details>"
+        )
+    yield section("Ends of the logs", *parts, folded=True)
+    if evidence.facts:
+        facts = ((escape(name), escape(value)) for name, value in sorted(evidence.facts.items()))
+        rows = [f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in facts]
+        yield section("Inventory", table((), rows), folded=True)
 
 
 def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
@@ -332,45 +336,18 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
     counts = sorted(hop.bytes_by_class.items())
     classes = ", ".join(f"{unit}{number}: {show_size(size)}" for number, size in counts if size)
     shown = classes or escape(hop.detail) or "-"
-    return tr(*start, _number(show_size(hop.total_bytes)), shown, _lost(hop))
-
-
-def _lost(hop: Hop) -> str:
-    """The losses and delays of a hop; `none` covers only counters that it has."""
-    counts = {
+    losses = {
         "discards": hop.discards,
         "out of sequence": hop.out_of_sequence,
         "pauses": hop.pause_frames,
         "stuck queues": sum(hop.storms.values()) or None,
         "ECN marked": hop.ecn_marked,
     }
-    known = {name: count for name, count in counts.items() if count is not None}
-    grown = [f"{name} {count}" for name, count in known.items() if count]
-    if grown:
-        return ", ".join(grown)
-    return f"none ({', '.join(known)})" if known else "not read"
-
-
-def _logs(report: Report) -> str:
-    parts: list[str] = []
-    for item in report.evidence.probes:
-        tail = "\n".join(item.log_tail)
-        kept = f" · whole log: <code>{escape(item.log_file)}</code>" if item.log_file else ""
-        parts.append(
-            f"<details><summary>{escape(item.probe.name)}</summary>"
-            f"<p><small>{escape(item.command)}<br>{item.log_bytes} bytes · sha256 "
-            f"<code>{escape(item.log_sha256)}</code>{kept}</small></p>"
-            f"<pre>{escape(tail)}</pre></details>"
-        )
-    return section("Ends of the logs", *parts, folded=True)
-
-
-def _inventory(report: Report) -> str:
-    rows = [
-        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in sorted(report.evidence.facts.items())
-    ]
-    return section("Inventory", table((), rows), folded=True) if rows else ""
+    known = {name: count for name, count in losses.items() if count is not None}
+    grown = ", ".join(f"{name} {count}" for name, count in known.items() if count)
+    # `none` covers only counters that it has.
+    lost = grown or (f"none ({', '.join(known)})" if known else "not read")
+    return tr(*start, _number(show_size(hop.total_bytes)), shown, lost)
 
 
 def _badge(verdict: str, words: str = "") -> str:
