@@ -72,8 +72,7 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
         actual, count = "; ".join(said) or "so they are", len(rail.ports)
         whole = row("rail of adapters", verdict, actual, rail=rail.name, count=count)
         found.append(whole.about(FABRIC))
-    rest = (*_judge_managers(facts, limits), *_judge_diagnosis(facts, limits))
-    return [*found, *(each.about(FABRIC) for each in rest)]
+    return [*found, *(each.about(FABRIC) for each in _judge_fabric(facts, limits))]
 
 
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
@@ -207,8 +206,12 @@ def _show(manager: SubnetManager) -> str:
     return f"0x{manager.guid} at LID {manager.lid}, priority {manager.priority}, {state}"
 
 
-def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
-    """Require exactly one master: the planned one, and the same for every host."""
+def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
+    return next((seen.diagnosis for seen in facts.values() if seen.diagnosis is not None), None)
+
+
+def _judge_fabric(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
+    # Exactly one master: the planned one, and the same for every host.
     known = {seen.manager.guid for seen in facts.values() if seen.manager is not None}
     if len(known) > 1:
         yield row("one subnet", "failed", ", ".join(f"0x{guid}" for guid in sorted(known)))
@@ -218,21 +221,13 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
         yield row("one master unseen", "error", "; ".join(whys), more=more)
-        return
-    masters = [each for each in asked.managers if each.state == MASTER]
-    standbys = [each for each in asked.managers if each.state == STANDBY]
-    right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
-    if limits.standbys is not None:
-        right = right and len(standbys) == limits.standbys
-    actual = "; ".join(map(_show, asked.managers))
-    yield row("one master", verdict_for(right), actual, more=more)
-
-
-def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
-    return next((seen.diagnosis for seen in facts.values() if seen.diagnosis is not None), None)
-
-
-def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
+    else:
+        masters = [each for each in asked.managers if each.state == MASTER]
+        standbys = sum(each.state == STANDBY for each in asked.managers)
+        right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
+        right = right and limits.standbys in {None, standbys}
+        actual = "; ".join(map(_show, asked.managers))
+        yield row("one master", verdict_for(right), actual, more=more)
     diagnosis = _diagnosis_of(facts)
     if diagnosis is None:
         whys = [seen.why_no_diagnosis for seen in facts.values() if seen.why_no_diagnosis]
@@ -241,11 +236,9 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
         yield row("ibdiagnet", verdict, why)
         return
-    for stage in diagnosis.stages:
-        if stage.name not in _MATTERS:
-            continue
-        good, step = verdict_for(stage.errors == 0), next(iter(diagnosis.errors), _BY_HAND)
-        actual = f"{stage.errors} errors"
+    step = next(iter(diagnosis.errors), _BY_HAND)
+    for stage in (each for each in diagnosis.stages if each.name in _MATTERS):
+        good, actual = verdict_for(stage.errors == 0), f"{stage.errors} errors"
         yield row("stage of ibdiagnet", good, actual, stage=stage.name, step=step)
     if limits.adaptive_routing:
         on, total = diagnosis.adaptive_switches, diagnosis.switches

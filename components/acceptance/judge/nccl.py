@@ -109,34 +109,6 @@ def judge_framework(log: NcclLog | ParseProblem | None, asked: NcclAsked) -> Ite
         yield row("gpudirect not required", "skipped", actual)
 
 
-def _judge_all(log: NcclLog, asked: NcclAsked) -> Iterator[Finding]:
-    members = asked.members
-    yield nccl_findings.judge_completeness(log)
-    if members:
-        hosts = frozenset(line.host for line in log.ranks)
-        count = len({line.rank for line in log.ranks}) or log.nranks or 0
-        right_hosts = hosts == members.workers if members.workers else len(hosts) == members.hosts
-        verdict = verdict_for(count == members.ranks and right_hosts)
-        names = ", ".join(sorted(hosts))
-        actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({names})"
-        wanted = {"ranks": counted(members.ranks, "rank"), "hosts": counted(members.hosts, "host")}
-        yield row("ranks", verdict, actual, **wanted)
-    yield nccl_findings.judge_correctness(log, must=asked.correct)
-    yield from judge_framework(log, asked)
-    if members and members.devices:
-        used = log.channels.devices_by_host
-        lacking = sorted(host for host, found in used.items() if len(found) < members.devices)
-        actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-        unseen: Verdict = "error" if len(used) < members.hosts else "passed"
-        values = {"where": ", ".join(lacking) or "all hosts", "count": str(members.devices)}
-        yield row(members.what, "failed" if lacking else unseen, actual or "no network channel",
-                  what=members.what, **values)  # fmt: skip
-    if asked.floor_gb_s is not None:
-        yield nccl_findings.judge_busbw(log, asked.floor_gb_s, asked.floor_origin)
-    if warnings := nccl_findings.judge_warnings(log):
-        yield warnings
-
-
 def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     """The findings of every run of a log, each under its own name.
 
@@ -167,15 +139,37 @@ def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:
         hcas = (hca for each in log.hosts if each.host == host for hca in each.hcas)
         rail = next((f"rail {it.index} of NCCL's list, " for it in hcas if it.device == name), "")
         return [_unless_quoted(failure.because(rail + failure.detail), log)]
-    found = {finding.check: finding for finding in _judge_all(log, asked)}
-    completeness = found["completeness"]
-    if completeness.verdict == "error" and found["correctness"].verdict != "failed":
+    whole = nccl_findings.judge_completeness(log)
+    correct = nccl_findings.judge_correctness(log, must=asked.correct)
+    if whole.verdict == "error" and correct.verdict != "failed":
         # Of a run that did not end, a warning is its cause.
         kind, meaning = "nccl_warning", "NCCL warns"
         warnings = [LogFailure(kind=kind, line=line, meaning=meaning) for line in log.warnings]
         said = find_failure(log.failures or warnings)
-        return [_unless_quoted(said, log) if said and not log.has_footer else completeness]
-    return [*found.values()]
+        return [_unless_quoted(said, log) if said and not log.has_footer else whole]
+    members, ranks = asked.members, list[Finding]()
+    rest = [*judge_framework(log, asked)]
+    if members:
+        hosts = frozenset(line.host for line in log.ranks)
+        count = len({line.rank for line in log.ranks}) or log.nranks or 0
+        right_hosts = hosts == members.workers if members.workers else len(hosts) == members.hosts
+        verdict = verdict_for(count == members.ranks and right_hosts)
+        names = ", ".join(sorted(hosts))
+        actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({names})"
+        wanted = {"ranks": counted(members.ranks, "rank"), "hosts": counted(members.hosts, "host")}
+        ranks.append(row("ranks", verdict, actual, **wanted))
+    if members and members.devices:
+        used = log.channels.devices_by_host
+        lacking = sorted(host for host, found in used.items() if len(found) < members.devices)
+        actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
+        unseen: Verdict = "error" if len(used) < members.hosts else "passed"
+        values = {"where": ", ".join(lacking) or "all hosts", "count": str(members.devices)}
+        rest.append(row(members.what, "failed" if lacking else unseen,
+                        actual or "no network channel", what=members.what, **values))  # fmt: skip
+    if asked.floor_gb_s is not None:
+        rest.append(nccl_findings.judge_busbw(log, asked.floor_gb_s, asked.floor_origin))
+    warned = nccl_findings.judge_warnings(log)
+    return [whole, *ranks, correct, *rest, *([warned] if warned else ())]
 
 
 def _unless_quoted(failure: Finding, log: NcclLog) -> Finding:

@@ -157,33 +157,6 @@ def judge_average(log: PerftestLog, floor_gbit_s: float, origin: str) -> Finding
     return row(check, verdict, actual, why, floor=floor_gbit_s)
 
 
-def _judge_setup_and_speed(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
-    # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
-    # calls it `mlx5_bond_0` (mlx5_ib, main.c).
-    rail = asked.rail
-    bond = rail and "bond" in log.device and log.device not in rail.devices
-    if rail and log.device and (bond or rail.devices):
-        actual = f"{log.device}, a bond of ports" if bond else log.device
-        verdict = verdict_for(log.device in rail.devices)
-        values = {"rail": rail.name, "devices": ", ".join(rail.devices) or "one port"}
-        yield row("bond" if bond else "device", verdict, actual, **values)
-    if asked.mtu_bytes is not None:
-        seen = log.mtu_bytes
-        verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
-        actual = "not shown" if seen is None else str(seen)
-        yield row("mtu", verdict, actual, mtu=asked.mtu_bytes)
-    if asked.floor_gbit_s is not None:
-        yield judge_average(log, asked.floor_gbit_s, asked.floor_origin)
-    rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
-    most = max((each.average_gbit_s for each in log.rows), default=0.0)
-    if rail and rate and most > rate:  # the data took another way
-        yield row("line rate", "failed", f"{most:.2f} Gb/s", rate=rate, rail=rail.name)
-    if ports := log.largest.ports_gbit_s if log.largest else ():
-        shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
-        right = min(ports) >= SLOW_SIBLING * max(ports) > 0
-        yield row("ports", verdict_for(right), shown, share=SLOW_SIBLING)
-
-
 def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     if asked.most_us:
         least = min((each.size_bytes for each in log.latency), default=0)
@@ -231,13 +204,33 @@ def judge_perftest_run(log: PerftestLog, asked: PerftestAsked) -> list[Finding]:
     completeness = judge_perftest_completeness(log)
     if completeness.verdict == "error":
         return [completeness]
-    return [
-        completeness,
-        *([judge_link(log, asked.link)] if asked.link else ()),
-        judge_gid(log, asked.rail),
-        *_judge_setup_and_speed(log, asked),
-        *_judge_times(log, asked),
-    ]
+    rail, found = asked.rail, [completeness]
+    found += [judge_link(log, asked.link)] if asked.link else []
+    found.append(judge_gid(log, rail))
+    # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
+    # calls it `mlx5_bond_0` (mlx5_ib, main.c).
+    bond = rail and "bond" in log.device and log.device not in rail.devices
+    if rail and log.device and (bond or rail.devices):
+        actual = f"{log.device}, a bond of ports" if bond else log.device
+        verdict = verdict_for(log.device in rail.devices)
+        values = {"rail": rail.name, "devices": ", ".join(rail.devices) or "one port"}
+        found.append(row("bond" if bond else "device", verdict, actual, **values))
+    if asked.mtu_bytes is not None:
+        seen = log.mtu_bytes
+        verdict = "error" if seen is None else verdict_for(seen == asked.mtu_bytes)
+        actual = "not shown" if seen is None else str(seen)
+        found.append(row("mtu", verdict, actual, mtu=asked.mtu_bytes))
+    if asked.floor_gbit_s is not None:
+        found.append(judge_average(log, asked.floor_gbit_s, asked.floor_origin))
+    rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
+    most = max((each.average_gbit_s for each in log.rows), default=0.0)
+    if rail and rate and most > rate:  # the data took another way
+        found.append(row("line rate", "failed", f"{most:.2f} Gb/s", rate=rate, rail=rail.name))
+    if ports := log.largest.ports_gbit_s if log.largest else ():
+        shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
+        right = verdict_for(min(ports) >= SLOW_SIBLING * max(ports) > 0)
+        found.append(row("ports", right, shown, share=SLOW_SIBLING))
+    return [*found, *_judge_times(log, asked)]
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:

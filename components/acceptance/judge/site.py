@@ -7,7 +7,7 @@ wrong path is a failure; an unobserved value proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
@@ -241,8 +241,19 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += (each.about(item.probe.name) for each in warned)
     skipped = [each.detail for each in evidence.probes if each.outcome == "skipped"]
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
-    findings += _judge_nodes(evidence, {} if never_asked else expected.allocatable)
+    # RDMA pins its buffers: a pod with a limit fails at the first large registration.
+    for node, limit in sorted(evidence.memlock.items()):
+        right = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+        findings.append(row("memlock", right, limit).about(node))
     if not never_asked:
+        # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
+        for node, wanted in sorted(expected.allocatable.items()):
+            offered = evidence.allocatable.get(node)
+            seen = {name: (offered or {}).get(name, 0) for name in wanted}
+            right = "error" if offered is None else verdict_for(seen == {**wanted})
+            actual = "not read" if offered is None else _amounts(seen)
+            asked = _amounts(wanted)
+            findings.append(row("allocatable", right, actual, wanted=asked).about(node))
         findings += judge_ib(evidence.ib, expected.ib)
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
@@ -266,22 +277,6 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         suspects=suspects,
         evidence=evidence,
     )
-
-
-def _judge_nodes(
-    evidence: Evidence, allocatable: Mapping[str, Mapping[str, int]]
-) -> Iterator[Finding]:
-    # RDMA pins its buffers: a pod with a limit fails at the first large registration.
-    for node, limit in sorted(evidence.memlock.items()):
-        verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
-        yield row("memlock", verdict, limit).about(node)
-    # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
-    for node, wanted in sorted(allocatable.items()):
-        offered = evidence.allocatable.get(node)
-        seen = {name: (offered or {}).get(name, 0) for name in wanted}
-        verdict = "error" if offered is None else verdict_for(seen == {**wanted})
-        actual = "not read" if offered is None else _amounts(seen)
-        yield row("allocatable", verdict, actual, wanted=_amounts(wanted)).about(node)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

@@ -437,27 +437,21 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
             actual = "no number" if test.status == "Passed" else test.status or "nothing"
             yield row("copy failed", "failed", actual, label=label)
         else:
-            floor = least if len(test.gbyte_s) == 1 else 0.0
-            slow = [text for alike in _alike(test) for text in below_siblings(alike)]
+            floor, slow = least if len(test.gbyte_s) == 1 else 0.0, list[str]()
+            named = [
+                [(value, _place(test, line, column)) for column, value in enumerate(values)]
+                for line, values in enumerate(test.gbyte_s)
+            ]
+            # The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
+            # Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
+            for lines in (named, zip(*named, strict=True)):
+                known = ([(value, at) for value, at in each if value is not None] for each in lines)
+                for alike in zip(*map(sorted, known), strict=False):
+                    slow += below_siblings({place: value for value, place in alike})
             slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
             asked = f"at least {floor:.1f} GB/s, " if floor else ""
             good = f"{min(cells.values()):.1f} to {max(cells.values()):.1f} GB/s"
             yield row_of("copy", [*dict.fromkeys(slow)], good, label=label, asked=asked)
-
-
-def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
-    """The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
-
-    Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
-    """
-    named = [
-        [(value, _place(test, row, column)) for column, value in enumerate(values)]
-        for row, values in enumerate(test.gbyte_s)
-    ]
-    for lines in (named, zip(*named, strict=True)):
-        copies = ([(value, place) for value, place in line if value is not None] for line in lines)
-        for group in zip(*map(sorted, copies), strict=False):
-            yield {place: value for value, place in group}
 
 
 def _place(test: Bandwidths, row: int, column: int) -> str:
