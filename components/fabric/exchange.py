@@ -264,10 +264,7 @@ class Exchange:
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
-                self._keep(taken)
-                self._saving = True
-                if self.driver.save:
-                    self._send_line(self.driver.save, taken)
+                self._save(taken)
                 words = describe_changes(stopped)
                 return Outcome(before.state, reading.state, base.flatten(sent), words)
             effects = find_effects(self.driver.name, reading.state, aim(reading))
@@ -315,6 +312,12 @@ class Exchange:
         for line in self._candidate.confirm():
             self._send_stage(line, "none", taken)
         self._candidate.stage = "none"
+
+    def _save(self, taken: list[str]) -> None:
+        self._keep(taken)
+        self._saving = True
+        if self.driver.save:
+            self._send_line(self.driver.save, taken)
 
     def _send_stage(self, line: str, stage: Stage, taken: list[str]) -> None:
         """Send a line that leads to a stage; the stage counts even if a signal comes halfway."""

@@ -162,8 +162,6 @@ _FETCH_FIXES: Final[Mapping[str, str]] = {
     "77": "install ca-certificates",
 }
 """curl's exit status to the fix (curl(1), EXIT CODES)."""
-_NO_HEAD: Final = frozenset({"405", "501"})
-"""Answers of a server that does not know HEAD: it may serve the file to GET."""
 
 
 def judge_artefacts(
