@@ -132,17 +132,30 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
         provision.access_key.name,
         provision.secret_key.name,
     )
+    site, place = spec.name, provision.location
+    slice_type = next((pool.type for pool in provision.pools if _hcas(pool)), "")
+    network = placeholder(f"{site}-network", "id")
     pins = {pool.image: f"{pool.name}-image" for pool in reversed(provision.pools)}
     named = [(pool, name) for pool in provision.pools for name in instance_names(pool)]
     objects = (
-        *_network(spec.name, provision),
-        *_partition(provision),
-        *(_instance(provision, *each, spec.name, pins[each[0].image]) for each in named),
+        _object("network", f"{site}-network", site, cidr=str(provision.vpc_cidr)),
+        _object("subnet", f"{site}-subnet", site, cidr=str(provision.subnet_cidr),
+                location=place, network=network),
+        *(_object("ib-partition", f"{name}-partition", name, slice_type, location=place)
+          for name in filter(None, [provision.ib_partition])),
+        *(_instance(provision, *each, site, pins[each[0].image]) for each in named),
         *_firewall(spec, provision, cloud),
-    )
+    )  # fmt: skip
     return CloudPlan(
         api=api,
-        preflight=_preflight(api, provision, objects),
+        preflight=PreflightRequest(
+            api=api,
+            claims=tuple(Claim(item.kind, item.name, _known_settings(item)) for item in objects),
+            images={pool.image: pool.type for pool in provision.pools},
+            partition=provision.ib_partition or "",
+            slices=_HCA_SLICES if slice_type else 0,
+            slice_type=slice_type,
+        ),
         images=tuple(ImagePin(step, image) for image, step in sorted(pins.items())),
         objects=objects,
         instances=tuple(_ready(api, provision, *each, pins[each[0].image]) for each in named),
@@ -157,31 +170,9 @@ def _object(
     return CloudObject(step, kind, name, made["body"], tuple(made["fixed"]), slice_type)
 
 
-def _network(site: str, provision: CrusoeProvision) -> Iterator[CloudObject]:
-    yield _object("network", f"{site}-network", site, cidr=str(provision.vpc_cidr))
-    yield _object(
-        "subnet",
-        f"{site}-subnet",
-        site,
-        cidr=str(provision.subnet_cidr),
-        location=provision.location,
-        network=placeholder(f"{site}-network", "id"),
-    )
-
-
 def _hcas(pool: InstancePool) -> int:
     kind = find_type(pool.type)
     return kind.hcas if kind else 0
-
-
-def _ib_type(provision: CrusoeProvision) -> str:
-    return next((pool.type for pool in provision.pools if _hcas(pool)), "")
-
-
-def _partition(provision: CrusoeProvision) -> Iterator[CloudObject]:
-    if name := provision.ib_partition:
-        kind, place = _ib_type(provision), provision.location
-        yield _object("ib-partition", f"{name}-partition", name, kind, location=place)
 
 
 def _instance(
@@ -256,20 +247,6 @@ def _rule(
         to=dict(to),
         protocols=protocols.split(),
         ports=ports,
-    )
-
-
-def _preflight(
-    api: CloudApi, provision: CrusoeProvision, objects: tuple[CloudObject, ...]
-) -> PreflightRequest:
-    kind = _ib_type(provision)
-    return PreflightRequest(
-        api=api,
-        claims=tuple(Claim(item.kind, item.name, _known_settings(item)) for item in objects),
-        images={pool.image: pool.type for pool in provision.pools},
-        partition=provision.ib_partition or "",
-        slices=_HCA_SLICES if kind else 0,
-        slice_type=kind,
     )
 
 

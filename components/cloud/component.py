@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pulumi
 
-from components.cloud.cloud_plan import CloudCall, CloudPlan, list_calls
+from components.cloud.cloud_plan import CloudPlan, list_calls
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import InstancesReady, gate
 from components.remote.step import env_name
@@ -21,36 +21,31 @@ class Instances(pulumi.ComponentResource):
         self, name: str, plan: CloudPlan, remote: Remote, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("railyard:cloud:Instances", name, {"instances": len(plan.instances)}, opts)
-        self._printed: dict[str, pulumi.Output[str]] = {}
-        self._steps: dict[str, pulumi.Resource] = {}
+        printed, steps = dict[str, pulumi.Output[str]](), dict[str, pulumi.Resource]()
         keys = (plan.api.access_key, plan.api.secret_key)
-        self._environment = {env_name(key): remote.secrets.require_secret(key) for key in keys}
+        environment = {env_name(key): remote.secrets.require_secret(key) for key in keys}
         for call in list_calls(plan, remote.notes):
-            self._call(call, remote)
-        waits = [each.step for each in plan.instances]
+            filled = replace(remote, instances=printed).filled
+            command = local_call(
+                LocalCall(
+                    call.step,
+                    f"cloud {call.verb}",
+                    filled(call.stdin),
+                    environment,
+                    delete=f"cloud {call.delete}" if call.delete else None,
+                    previous_output=True,
+                    triggers=[filled(text) for text in call.triggers],
+                ),
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=[steps[step] for step in call.needs],
+                    delete_before_replace=True,
+                ),
+            )
+            steps[call.step], printed[call.step] = command, command.stdout
         self.ready = InstancesReady(
-            gate(name, self, [self._steps[step] for step in waits]),
-            facts={each.name: self._printed[each.step] for each in plan.instances},
-            machines={each.name: self._steps[each.create] for each in plan.instances},
+            gate(name, self, [steps[each.step] for each in plan.instances]),
+            facts={each.name: printed[each.step] for each in plan.instances},
+            machines={each.name: steps[each.create] for each in plan.instances},
         )
         self.register_outputs({})
-
-    def _call(self, call: CloudCall, remote: Remote) -> None:
-        filled = replace(remote, instances=self._printed).filled
-        command = local_call(
-            LocalCall(
-                call.step,
-                f"cloud {call.verb}",
-                filled(call.stdin),
-                self._environment,
-                delete=f"cloud {call.delete}" if call.delete else None,
-                previous_output=True,
-                triggers=[filled(text) for text in call.triggers],
-            ),
-            pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[self._steps[step] for step in call.needs],
-                delete_before_replace=True,
-            ),
-        )
-        self._steps[call.step], self._printed[call.step] = command, command.stdout

@@ -68,15 +68,9 @@ def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> s
     the version (`/v1/capacities`), `query` the parameters as they are sent, and `timestamp` is the
     header `X-Crusoe-Timestamp`.
     """
-    message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
-    digest = hmac.new(_key(secret), message.encode(), hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-def _key(secret: str) -> bytes:
     padded = secret + "=" * (-len(secret) % 4)
     try:
-        return base64.b64decode(padded, altchars=b"-_", validate=True)
+        key = base64.b64decode(padded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise UsageError(
             "the secret key of the cloud's API is not valid: expected base64 for URLs, without "
@@ -84,6 +78,9 @@ def _key(secret: str) -> bytes:
             "  fix    set it again with `pulumi config set --secret`, as the cloud's console shows "
             "it"
         ) from error
+    message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
+    digest = hmac.new(key, message.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 _ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})

@@ -213,22 +213,17 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
                 "  fix    run again once nothing uses it"
             )
         if not operation:
-            operation, why = _ask_to_delete(api, kind, identity)
             asked = True
+            try:
+                answer, why = api.change("DELETE", path_of(api, kind, identity)), ""
+            except CloudError as error:
+                is_lost = isinstance(error, NotFoundError | AmbiguousError)
+                if not is_lost and error.status not in _IN_USE:
+                    raise
+                answer, why = {}, str(error)
+            operation = _operation(answer)
         else:
             state, said = operation_state(api, kind, operation)
             operation, why = ("", said) if state == "FAILED" else (operation, why)
         deadline.pause()
     return "removed" if asked else "absent"
-
-
-def _ask_to_delete(api: CrusoeApi, kind: Kind, identity: str) -> tuple[str, str]:
-    """Ask once: the operation, or an empty text and the reason why the API started none."""
-    try:
-        return _operation(api.change("DELETE", path_of(api, kind, identity))), ""
-    except (NotFoundError, AmbiguousError) as error:
-        return "", str(error)
-    except CloudError as error:
-        if error.status not in _IN_USE:
-            raise
-        return "", str(error)

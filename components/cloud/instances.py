@@ -40,7 +40,15 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     """
     deadline = api.patience.until(api.patience.boot_s)
     settings = _await_running(api, request, deadline)
-    _check_hcas(request, settings)
+    guids, partitions = settings.get("guids", ""), settings.get("partition", "")
+    hcas = len(list(filter(None, guids.split(","))))
+    if hcas != request.hcas or (hcas and partitions != request.partition):
+        raise DeviceError(
+            f"instance {request.name} ({request.id}) has {hcas} HCAs in partition "
+            f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are "
+            "wanted.\n"
+            "  fix    remove the instance in the cloud's console; the next run recreates it"
+        )
     pinned = previous.get("host_key", "") if previous.get("id") == request.id else ""
     host_key = _fetch_key(api, request, settings["public_ip"], deadline)
     if pinned and host_key != pinned:
@@ -101,23 +109,14 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
         )
 
 
-def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
-    found = len(list(filter(None, settings.get("guids", "").split(","))))
-    partitions = settings.get("partition", "")
-    if found == request.hcas and (not found or partitions == request.partition):
-        return
-    raise DeviceError(
-        f"instance {request.name} ({request.id}) has {found} HCAs in partition "
-        f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are wanted.\n"
-        "  fix    remove the instance in the cloud's console; the next run recreates it"
-    )
-
-
 def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: Deadline) -> str:
     why = "no answer"
     while not deadline.passed:
         try:
-            key = asyncio.run(_ask_for_key(address, request.port))
+            asked = asyncssh.get_server_host_key(
+                address, request.port, server_host_key_algs=[_KEY_TYPE], config=None
+            )
+            key = asyncio.run(asyncio.wait_for(asked, _KEY_TIMEOUT_S))
         except (OSError, asyncssh.Error) as error:
             why = str(error) or type(error).__name__
         else:
@@ -130,13 +129,6 @@ def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: De
         f"{api.patience.boot_s:g} s: {why}.\n"
         "  fix    see that ssh_allowed holds the address of this machine"
     )
-
-
-async def _ask_for_key(address: str, port: int) -> asyncssh.SSHKey | None:
-    async with asyncio.timeout(_KEY_TIMEOUT_S):
-        return await asyncssh.get_server_host_key(
-            address, port, server_host_key_algs=[_KEY_TYPE], config=None
-        )
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:

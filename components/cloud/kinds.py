@@ -86,19 +86,14 @@ def _firewall_rule(body: Document) -> Settings:
     }
 
 
-def _partition(body: Document) -> Settings:
-    """Only an existing partition has a network: the step chooses it, the site file does not."""
-    network = _text(body.get("ib_network_id"))
-    return {"network": network} if network else {}
-
-
 def _instance(body: Document) -> Settings:
     """The settings of an instance; those that a POST body cannot have are left out if empty."""
     adapters = documents_of(body.get("host_channel_adapters"))
     cards = documents_of(body.get("network_interfaces"))
     addresses = documents_of(cards[0].get("ips")) if cards else []
     first: Document = addresses[0] if addresses else {}
-    public, private = (_part(first, f"{side}_ipv4") for side in ("public", "private"))
+    sides = (first.get(f"{side}_ipv4") for side in ("public", "private"))
+    public, private = (each if isinstance(each, dict) else {} for each in sides)
     made = {
         "state": _text(body.get("state")),
         "public_ip": _text(public.get("address")),
@@ -116,11 +111,6 @@ def _instance(body: Document) -> Settings:
         ),
         "address_type": _text(public.get("type")),
     } | {key: value for key, value in made.items() if value}
-
-
-def _part(body: Document, key: str) -> Document:
-    value = body.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _reader(**keys: str) -> Callable[[Document], Settings]:
@@ -151,7 +141,12 @@ KINDS: Final[Mapping[ObjectKind, Kind]] = {
         frozenset({"action", "direction", "network"}),
     ),
     "ib-partition": Kind(
-        "IB partition", "networking/ib-partitions", "", _partition, frozenset[str]()
+        "IB partition",
+        "networking/ib-partitions",
+        "",
+        # Only an existing one has a network: the step chooses it, the site file does not.
+        lambda body: {"network": str(known)} if (known := body.get("ib_network_id")) else {},
+        frozenset[str](),
     ),
     "instance": Kind(
         "instance",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from components.cloud.cloud_plan import CloudObject, CloudPlan, InstancePlan
-from components.cloud.crusoe_api import CloudError, CrusoeApi, Patience
+from components.cloud.crusoe_api import CloudError, Patience
 from components.cloud.kinds import (
     KINDS,
     RUNNING,
@@ -78,20 +78,13 @@ def observe_cloud(
             listed = {item.id: item for item in list_kind(api, KINDS[kind])}
         except CloudError as error:
             seen |= dict.fromkeys(known, Unreachable(str(error)))
-        else:
-            seen |= {step: _one(api, kind, listed.get(each), each) for step, each in known.items()}
+            continue
+        for step, each in known.items():
+            try:
+                seen[step] = listed.get(each) or get_by_id(api, KINDS[kind], each) or Gone()
+            except CloudError as error:
+                seen[step] = Unreachable(str(error))
     return seen
-
-
-def _one(
-    api: CrusoeApi, kind: ObjectKind, listed: Item | None, identity: str
-) -> Item | Gone | Unreachable:
-    if listed is not None:
-        return listed
-    try:
-        return get_by_id(api, KINDS[kind], identity) or Gone()
-    except CloudError as error:
-        return Unreachable(str(error))
 
 
 def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[CloudDrift, ...]:

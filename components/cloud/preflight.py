@@ -47,11 +47,21 @@ def look(
     listed = api.list_items(api.below_project("compute/vms/types"))
     known = (str(each.get("product_name")) for each in listed)
     types = [claim.settings["type"] for claim in request.claims if claim.kind == "instance"]
+    tags, place = _image_tags(api, request.api.location), request.api.location
+    images = (image for image in request.images if _resolve(tags, image) is None)
+    tagged = (f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
+    claimed = _claimed(previous)
+    foreign = (
+        f"{KINDS[claim.kind].words} {claim.name} ({item.id}) is there already, and this stack did "
+        "not make it. Use another name, or remove it in the cloud's console."
+        for claim in request.claims
+        if (item := _find(there, claim)) is not None and _name(claim) not in claimed
+    )
     asked: tuple[tuple[Topic, Iterator[str]], ...] = (
-        ("name", _foreign(request, there, _claimed(previous))),
-        ("location", _unknown("location", [request.api.location], texts_of(places))),
+        ("name", foreign),
+        ("location", _unknown("location", [place], texts_of(places))),
         ("type", _unknown("instance type", types, known)),
-        ("image", _images(api, request)),
+        ("image", _unknown(f"image in {place}", images, tagged)),
         ("capacity", _capacity(api, request, new)),
         ("quota", _quota(api, request, new)),
         ("infiniband", _infiniband(api, request, new, there)),
@@ -80,28 +90,11 @@ def _find(there: _There, claim: Claim) -> Item | None:
     return next((item for item in there[claim.kind] if item.name == claim.name), None)
 
 
-def _foreign(request: PreflightRequest, there: _There, claimed: set[str]) -> Iterator[str]:
-    for claim in request.claims:
-        item = _find(there, claim)
-        if item is not None and _name(claim) not in claimed:
-            yield (
-                f"{KINDS[claim.kind].words} {claim.name} ({item.id}) is there already, and this "
-                "stack did not make it. Use another name, or remove it in the cloud's console."
-            )
-
-
 def _unknown(what: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[str]:
     there = sorted(known)
     for name in sorted({*wanted} - {*there}):
         guess = did_you_mean(name, there)
         yield f"the {what} {name} does not exist.{guess} There are: {', '.join(there) or 'none'}."
-
-
-def _images(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
-    tags = _image_tags(api, request.api.location)
-    wanted = (image for image in request.images if _resolve(tags, image) is None)
-    known = (f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
-    return _unknown(f"image in {request.api.location}", wanted, known)
 
 
 def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
