@@ -256,21 +256,18 @@ class SwitchModel(_Facts):
         head = f"{self.name} ({self.asic})" if self.asic else self.name
         forms = f"{self.speed_gbit_s} Gbit/s{f' or split into {split}' if split else ''}"
         lossless = self.max_lossless_priorities
-        priorities = "priority" if lossless == 1 else "priorities"
+        priorities, first = "priority" if lossless == 1 else "priorities", self.first_release
         parts = [
             f"{head}: {count} ports of {forms}",
             *([f"{self.buffer_mb} MB of buffer"] if self.buffer_mb else []),
             *([f"{lossless} lossless {priorities}"] if lossless else []),
         ]
         systems = [
-            f"{system}{self._since(system)} with MTU {low}-{high}"
+            f"{system}{f' from {show_release(first[system])}' if system in first else ''}"
+            f" with MTU {low}-{high}"
             for system, (low, high) in self.mtu_range_bytes.items()
         ]
         return f"{'; '.join(parts)}; runs {' or '.join(systems)}"
-
-    def _since(self, system: str) -> str:
-        release = self.first_release.get(system)
-        return f" from {show_release(release)}" if release else ""
 
 
 def parse_release(text: str) -> Release:
