@@ -281,21 +281,15 @@ def render_waves(
         alike: dict[str, list[str]] = {}
         for name in names:
             if name in changes:
-                alike.setdefault(_stopped(changes[name]), []).append(name)
+                form = rf"^ *(?:{MARKS[0]}.*?\): (.*)|{_UNKNOWN})"
+                found = re.search(form, changes[name], re.MULTILINE)
+                plain = "its impact is unknown" if found else "interrupts nothing"
+                alike.setdefault((found and found[1]) or plain, []).append(name)
         words = "; ".join(f"{fold_names(same)} - {what}" for what, same in alike.items())
         if words:
             kind = " (canary)" if number < canary else ""
             lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
     return tuple(lines) if len(waves) > 1 else ()
-
-
-def _stopped(text: str) -> str:
-    for line in text.splitlines():
-        if line.strip().startswith(MARKS[0]):
-            return line.partition("): ")[2]
-        if line.strip().startswith(_UNKNOWN):
-            return "its impact is unknown"
-    return "interrupts nothing"
 
 
 def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:

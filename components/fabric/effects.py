@@ -83,16 +83,6 @@ _NO_PORT: Final = PortState()
 """Made once: a switch with all VLANs on its trunks has thousands of settings to look at."""
 
 
-def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
-    """Every setting that differs between the actual state of a switch and a target.
-
-    The lists of a target (`components.fabric.targets`) are complete.
-    """
-    has, wanted = actual.settings(), target.settings()
-    gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
-    return diff_settings(has, wanted | gone)
-
-
 def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
     """Whether the target is complete for the list to which the setting belongs."""
     kind, _, name = where.partition(" ")
@@ -122,7 +112,10 @@ def find_effects(
     is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
     idle |= {"subnet manager"} if is_off else set()
-    changes = (each for each in find_changes(actual, target) if each.where not in idle)
+    # The lists of a target (`components.fabric.targets`) are complete.
+    has, wanted = actual.settings(), target.settings()
+    gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
+    changes = (each for each in diff_settings(has, wanted | gone) if each.where not in idle)
     return {each: effect for each in changes if (effect := effect_of(system, each))}
 
 

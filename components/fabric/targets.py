@@ -179,27 +179,25 @@ def target_of_restore(
         if owned.ports[name].strict_classes is not None and before.wrr_weights:
             back = unite(port.strict_classes or (), before.strict_classes or ())
             ports[name] = port.model_copy(update={"strict_classes": back})
+    # An interface has one MTU: if we brought another, the recorded one comes back.
+    addresses = target.addresses and {
+        name: unite(left, _mtu(baseline.addresses, name)) if _mtu(owned.addresses, name) else left
+        for name, left in target.addresses.items()
+    }
+    # Ports that we split come back as recorded, or whole, unless others configured a part of one.
+    others, recorded = {*(actual.configured_parts or ())} - {*owned.ports}, target.splits or {}
+    split = (actual.splits or {}).items()
+    used = {whole: parts for whole, parts in split if parts[1:] and others & {*parts} - {whole}}
+    splits = owned.splits and {w: used.get(w, recorded.get(w, (w,))) for w in owned.splits}
     return target.model_copy(
         update={
             "vlans": without(actual.vlans, ours),
-            "addresses": _with_mtu(target.addresses, owned.addresses or {}, baseline),
-            "splits": _restored_splits(target, actual, owned),
+            "addresses": addresses,
+            "splits": splits,
             "native": baseline.native,
             "ports": ports,
         }
     )
-
-
-def _with_mtu(
-    target: Addresses | None, owned: Addresses, baseline: SwitchState
-) -> Addresses | None:
-    """An interface has one MTU: if we brought another, the recorded one comes back."""
-    if target is None:
-        return None
-    return {
-        name: unite(left, _mtu(baseline.addresses, name)) if _mtu(owned, name) else left
-        for name, left in target.items()
-    }
 
 
 def _mtu(addresses: Addresses | None, name: str) -> tuple[str, ...]:
@@ -282,21 +280,6 @@ def _restored_port(
     ours = {*natives(owned)}
     changes["native"] = {key: text for key, text in baseline.native.items() if key in ours}
     return target.model_copy(update=changes)
-
-
-def _restored_splits(
-    target: SwitchState, actual: SwitchState, owned: SwitchState
-) -> dict[str, tuple[str, ...]] | None:
-    """Restore the ports that we split as recorded, or whole.
-
-    A split stays if someone else has configured one of its parts.
-    """
-    if owned.splits is None:
-        return None
-    held, before = (actual.splits or {}).items(), target.splits or {}
-    others = {*(actual.configured_parts or ())} - {*owned.ports}
-    used = {whole: parts for whole, parts in held if parts[1:] and others & {*parts} - {whole}}
-    return {whole: used.get(whole, before.get(whole, (whole,))) for whole in owned.splits}
 
 
 def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchState) -> SwitchState:

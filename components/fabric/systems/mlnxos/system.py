@@ -34,11 +34,6 @@ def read_switch(answer: Answer) -> bool:
     return words == {"enable"}
 
 
-def read_priority(answer: Answer) -> int:
-    """`show ib sm priority`: one number of four bits (InfiniBand's SMInfo)."""
-    return int(answer.match(r"\A\s*(\d|1[0-5])\s*\Z"))
-
-
 def read_routing_engine(answer: Answer) -> str:
     """The line of the running configuration, which is the command itself; none is the default."""
     found = re.findall(r"^\s*ib sm routing-engines (\S.*?)\s*$", answer.text, re.MULTILINE)
@@ -54,7 +49,9 @@ def manager_rows(node: str) -> tuple[Row, ...]:
         Row("routing_engine", command="show running-config | include routing-engines",
             read=read_routing_engine,
             lines={DEFAULT_ENGINE: "no ib sm routing-engines", None: "ib sm routing-engines {}"}),
-        Row("sm_priority", command="show ib sm priority", read=read_priority,
+        # Four bits (InfiniBand's SMInfo).
+        Row("sm_priority", command="show ib sm priority",
+            read=lambda answer: int(answer.match(r"\A\s*(\d|1[0-5])\s*\Z")),
             lines={None: f"{own} sm-priority {{}}"}),
         Row("sm_enabled", command=f"show {own} sm-state", read=read_switch,
             lines={True: f"{own} enable", False: f"{own} disable"}),

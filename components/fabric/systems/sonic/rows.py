@@ -99,8 +99,6 @@ ROWS: Final = (
     ),
 )  # fmt: skip
 """In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
-APART: Final = ("mode", "cable", "pfc_watchdog")
-"""Settings whose cells depend on the switch; the names of those in `ROWS` give their cells."""
 SETTINGS: Final[Mapping[str, tuple[CellRow, int]]] = {
     row.name.format(tc): (row, tc)
     for tc in (-1, *PRIORITIES)
