@@ -119,6 +119,13 @@ def test_json_numbers_that_are_none_cannot_be_judged(key: str, number: float) ->
     assert verdict.exit_code == 4
 
 
+@pytest.mark.parametrize("number", ["1e400", "9" * 400])
+@pytest.mark.parametrize("key", ["nwrong", "bus_bw", "alg_bw", "time"])
+def test_json_numbers_that_are_too_large_cannot_be_judged(key: str, number: str) -> None:
+    text = _json(**{key: "too large"}).replace('"too large"', number)
+    assert judge_nccl_text(text, None, 1.0).exit_code == 4
+
+
 def test_json_that_contradicts_itself_cannot_be_judged() -> None:
     verdict = judge_nccl_text(_json(alg_bw=300.0))
     assert (verdict.exit_code, "unreadable rows" in verdict.findings[0].actual) == (4, True)

@@ -186,7 +186,7 @@ def read_json(
             value, end = decoder.raw_decode(rest)
             found.append(make(value))
             rest = rest[end:].lstrip(", \r\n\t")
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         first = str(error).partition("\n")[0]
         if isinstance(error, ValidationError):
             fault = error.errors(include_url=False)[0]

@@ -30,7 +30,7 @@ from components.acceptance.logs.nccl_table import Table, fits
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, allow_inf_nan=False)
 
 
 class _Half(_Part):
