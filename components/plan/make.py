@@ -38,7 +38,6 @@ from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import Manifest, outlives
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
 from components.model.once import without_collector
 from components.model.owners import left_alone, runs_on_foreign_fabric
 from components.model.texts import fold_names
@@ -60,8 +59,17 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
     yield "# The file lists no switches: Railyard neither sets nor reads nor judges any. Set every"
     yield "# port to a card of the list, and every link between such switches, to these values."
+    tagged = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+    form = "tagged (the pods' VFs tag)" if tagged else "untagged (the cards do not tag)"
     for rail in spec.rails:
-        yield _rail(spec, rail)
+        hosts: dict[str, list[str]] = {}
+        for host in spec.hosts:
+            for nic in (nic for nic in host.nics if nic.rail == rail.name):
+                hosts.setdefault(f"{nic.netdev} {nic.speed_gbit_s}G", []).append(host.name)
+        cards = ", ".join(f"{fold_names(names)} {card}" for card, names in hosts.items())
+        gateway = f", gateway {rail.gateway}" if rail.gateway else ""
+        head = f"{rail.name}: VLAN {rail.vlan} {form}, {rail.subnet}{gateway}"
+        yield f"{head}; {sum(map(len, hosts.values()))} ports: {cards}"
     yield f"MTU: {rdma.port_mtu_bytes} bytes or more (the cards send up to {rdma.mtu_bytes})"
     yield "trust: DSCP (layer 3), not the priority of the VLAN tag"
     yield f"RoCE: DSCP {rdma.dscp} to priority {rdma.priority} and queue {rdma.traffic_class}"
@@ -84,20 +92,6 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
         headroom = "; its buffer needs headroom for the length of the cable"
         yield f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"
     yield "DCBX: off; otherwise a switch can change the settings of the cards"
-
-
-def _rail(spec: ClusterSpec, rail: Rail) -> str:
-    tagged = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
-    form = "tagged (the pods' VFs tag)" if tagged else "untagged (the cards do not tag)"
-    hosts: dict[str, list[str]] = {}
-    for host in spec.hosts:
-        for nic in host.nics:
-            if nic.rail == rail.name:
-                hosts.setdefault(f"{nic.netdev} {nic.speed_gbit_s}G", []).append(host.name)
-    cards = [f"{fold_names(names)} {card}" for card, names in hosts.items()]
-    gateway = f", gateway {rail.gateway}" if rail.gateway else ""
-    head = f"{rail.name}: VLAN {rail.vlan} {form}, {rail.subnet}{gateway}"
-    return f"{head}; {sum(map(len, hosts.values()))} ports: {', '.join(cards)}"
 
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -290,14 +284,6 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
     return {f"{tool.name} {tool.digest}": tool.text for tool in tools}
 
 
-def _check_stack(stack: str) -> None:
-    if not _STACK.fullmatch(stack):
-        raise UsageError(
-            f"the stack name {stack!r} cannot be used: devices keep a folder with this name.\n"
-            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
-        )
-
-
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. It makes no decisions itself.
@@ -305,7 +291,11 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
     Raises:
         UsageError: The name cannot name a folder on a device.
     """
-    _check_stack(stack)
+    if not _STACK.fullmatch(stack):
+        raise UsageError(
+            f"the stack name {stack!r} cannot be used: devices keep a folder with this name.\n"
+            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
+        )
     written, lock = spec, lock or Lock()
     spec = resolved(spec, lock)
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)

@@ -7,7 +7,6 @@ site's own stack.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +14,7 @@ from components.artefacts.lock import Lock
 from components.core.errors import UsageError
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts
-from components.model.cluster import CLUSTER, SPINES, ClusterSpec, Stacks, units_of_hosts
+from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
 from components.plan.make import ClusterPlan, Part, make_plan
 
 STAGES: Final = ("fabric", "hosts", "reboots")
@@ -48,23 +47,19 @@ def pieces_of(spec: ClusterSpec, stack: str) -> tuple[Piece, ...]:
     """List the pieces of a site's own stack in the order of an update; none if it is not split."""
     if spec.stacks is None:
         return ()
+    # The spines, then the canaries one by one, then the other units.
+    units, canary, size = tuple(spec.stacks.units), spec.stacks.canary, spec.stacks.at_once
+    rest = units[canary:]
+    waves = [(SPINES,)] if _switches(spec, SPINES) else []
+    waves += [(name,) for name in units[:canary]]
+    waves += [rest[at : at + size] for at in range(0, len(rest), size)]
     found: list[Piece] = []
-    for wave, names in enumerate(_waves(spec, spec.stacks)):
+    for wave, names in enumerate(waves):
         before = tuple(each.name for each in found if each.wave == wave - 1)
         found += [_piece(spec, stack, name, wave, before) for name in names]
     others = tuple(each.name for each in found)
     last = found[-1].wave + 1
     return (*found, _piece(spec, stack, CLUSTER, last, others))
-
-
-def _waves(spec: ClusterSpec, stacks: Stacks) -> Iterator[tuple[str, ...]]:
-    """Yield the spines, then the canaries one by one, then the other units."""
-    if _switches(spec, SPINES):
-        yield (SPINES,)
-    units = tuple(stacks.units)
-    yield from ((name,) for name in units[: stacks.canary])
-    rest, size = units[stacks.canary :], stacks.at_once
-    yield from (rest[at : at + size] for at in range(0, len(rest), size))
 
 
 def _switches(spec: ClusterSpec, name: str) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from components.cloud.cloud_plan import list_calls
 from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
-from components.fabric.targets import ExecPlan
 from components.kubernetes.manifest import Manifest
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
@@ -105,10 +104,23 @@ def list_sections(
     of one for all equal ports.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
+    found: list[Section] = []
+    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
+        undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
+        heading = f"Cloud step {call.step}: railyard cloud {call.verb}{undo}"
+        request = as_lines(flatten(cast("object", json.loads(call.stdin))))
+        found.append(Section("cloud", heading, request, family=f"cloud {call.verb}"))
+    found += (_switch(switch, texts, whole=scripts or lines) for switch in plan.switches)
+    # The tools by digest, once for all hosts, with the complete list of names.
+    tools: list[str] = []
+    for tool in distinct(tool for step in plan.steps for tool in step.tools):
+        tools.append(f"# {tool.name} {tool.digest}")
+        if scripts or tool.name in {"names", "peers"}:
+            tools.append(tool.text.rstrip("\n"))
+    if tools:
+        found.append(Section("hosts", "Tools that Railyard sends to the hosts", tuple(tools)))
     return (
-        *_cloud(plan),
-        *(_switch(switch, texts, whole=scripts or lines) for switch in plan.switches),
-        *_tools(plan, scripts=scripts),
+        *found,
         *_steps(plan),
         *_objects(plan, scripts=scripts),
         *_acceptance(plan, scripts=scripts),
@@ -134,17 +146,19 @@ def _whole(shown: dict[str, str], owner: str, title: str, text: str) -> Iterator
     yield text.rstrip("\n")
 
 
-def _cloud(plan: ClusterPlan) -> Iterator[Section]:
-    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
-        undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
-        heading = f"Cloud step {call.step}: railyard cloud {call.verb}{undo}"
-        request = cast("object", json.loads(call.stdin))
-        yield Section("cloud", heading, as_lines(flatten(request)), family=f"cloud {call.verb}")
-
-
 def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
-    if switch.exec is not None:
-        sent = tuple(_exec(switch.name, switch.exec, texts))
+    if (plan := switch.exec) is not None:
+        sent = (
+            "# One exec: any change sends the whole text again, without reading the switch first.",
+            f"# It interrupts: {'; '.join(plan.interrupts) or 'nothing'}",
+            *texts(switch.name, "exec", plan.apply),
+            *texts(switch.name, "then, if the switch refused nothing", plan.save),
+            *texts(
+                switch.name,
+                f"destroy, to the factory's values and not to those of before{plan.unproven}",
+                plan.undo,
+            ),
+        )
     else:
         first = switch.commands_from_factory
         short = _short(first, [*switch.desired.ports])
@@ -190,17 +204,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
         if not depth:
             yield block
             block = []
-
-
-def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
-    yield "# One exec: any change sends the whole text again, without reading the switch first."
-    yield f"# It interrupts: {'; '.join(plan.interrupts) or 'nothing'}"
-    for title, text in (
-        ("exec", plan.apply),
-        ("then, if the switch refused nothing", plan.save),
-        (f"destroy, to the factory's values and not to those of before{plan.unproven}", plan.undo),
-    ):
-        yield from texts(switch, title, text)
 
 
 def _steps(plan: ClusterPlan) -> Iterator[Section]:
@@ -253,18 +256,6 @@ def _call(call: ToolCall | str) -> str:
     return f"{words} of the tool {call.tool.name} {call.tool.digest[:12]}"
 
 
-def _tools(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
-    """Yield the tools by digest, once for all hosts, with the complete list of names."""
-    tools = distinct(tool for step in plan.steps for tool in step.tools)
-    lines: list[str] = []
-    for tool in tools:
-        lines.append(f"# {tool.name} {tool.digest}")
-        if scripts or tool.name in {"names", "peers"}:
-            lines.append(tool.text.rstrip("\n"))
-    if lines:
-        yield Section("hosts", "Tools that Railyard sends to the hosts", tuple(lines))
-
-
 def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     for chart in plan.operators.charts:
         heading = f"Helm release {chart.release}: {chart.chart} {chart.version}"
@@ -272,12 +263,18 @@ def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     for stage, room in plan.rooms.items():
         shown = {each.resource_name: tuple(_body(each, scripts=scripts)) for each in room}
         for manifest in room:
-            if lines := shown[manifest.resource_name]:
+            if body := shown[manifest.resource_name]:
                 family = "" if scripts else f"{stage} {manifest.kind}"
-                yield Section(stage, _heading(manifest), lines, family=family)
+                yield Section(stage, _heading(manifest), body, family=family)
         if named := [each for each in room if not shown[each.resource_name]]:
             heading = f"Also in {stage}, without decisions for the site"
-            yield Section(stage, heading, tuple(map(_mention, named)))
+            lines: list[str] = []
+            for each in named:
+                count = yaml_of(each.body).count("\n") + 1
+                images = "".join(f", {image}" for image in sorted({*_images(each.body)}))
+                whole = "; --format json prints it whole" if count >= LONG_OBJECT else ""
+                lines.append(f"# {_heading(each)}: {count:,} lines{images}{whole}")
+            yield Section(stage, heading, tuple(lines))
 
 
 def _heading(manifest: Manifest) -> str:
@@ -311,13 +308,6 @@ def _with_json(value: object) -> object:
     return value
 
 
-def _mention(manifest: Manifest) -> str:
-    lines = yaml_of(manifest.body).count("\n") + 1
-    images = "".join(f", {image}" for image in sorted(set(_images(manifest.body))))
-    whole = "; --format json prints it whole" if lines >= LONG_OBJECT else ""
-    return f"# {_heading(manifest)}: {lines:,} lines{images}{whole}"
-
-
 def _images(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in cast("Mapping[str, object]", value).items():
@@ -331,7 +321,10 @@ def _images(value: object) -> Iterator[str]:
 
 def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     if (budget := plan.acceptance.budget) is not None:
-        expected, limit = map(_minutes, (budget.expected_s, budget.limit_s))
+        expected, limit = (
+            f"{seconds} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
+            for seconds in (budget.expected_s, budget.limit_s)
+        )
         heading = f"Suite {budget.suite}: {expected} if nothing is in its way"
         most = f"# at most {limit}, for which large sites test fewer pairs"
         if budget.expected_s > budget.limit_s:
@@ -354,10 +347,6 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     if (store := plan.acceptance.store) is not None:
         shown = flatten(store.model_dump(mode="json", exclude_defaults=True))
         yield Section("acceptance", "Evidence store", as_lines(shown))
-
-
-def _minutes(seconds: int) -> str:
-    return f"{seconds} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
 
 
 def _destroy(plan: ClusterPlan) -> Iterator[Section]:

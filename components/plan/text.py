@@ -73,21 +73,16 @@ def _unknown(option: str, name: str, there: Sequence[str]) -> str:
 
 def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
     """Render the plan as text; the same file gives the same text."""
-    return "\n".join(_lines(plan, choice or Choice())) + "\n"
-
-
-def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
-    yield from _head(plan)
-    if not choice.scripts:
-        yield "# Scripts and long objects are named only: --scripts prints them."
+    choice = choice or Choice()
+    named = "# Scripts and long objects are named only: --scripts prints them."
+    lines = [*_head(plan), *([] if choice.scripts else [named])]
     sections = list_sections(plan, scripts=choice.scripts, lines=choice.device is not None)
     if plan.foreign_fabric:
         foreign = Section("fabric", "Switches outside Railyard", plan.foreign_fabric)
         sections = (foreign, *sections)
     for section in _shorten(choice.of(sections)):
-        yield f"\n## {section.heading}"
-        yield from section.lines
-        yield from section.tail
+        lines += (f"\n## {section.heading}", *section.lines, *section.tail)
+    return "\n".join(lines) + "\n"
 
 
 def _head(plan: ClusterPlan) -> Iterator[str]:
@@ -152,16 +147,12 @@ def _counts(plan: ClusterPlan) -> dict[str, str]:
     counted["operators"] = {"chart": len(plan.operators.charts), **counted["operators"]}
     for stage, own in steps.items():
         counted[stage]["step"] = len(own)
-    words = {
-        stage: ", ".join(_count(number, word) for word, number in counts.items() if number)
-        for stage, counts in counted.items()
-    }
-    return {stage: text for stage, text in words.items() if text}
-
-
-def _count(number: int, word: str) -> str:
-    plural = "es" if word.endswith("ch") else "s"
-    return f"{number:,} {word}{'' if number == 1 else plural}"
+    found: dict[str, str] = {}
+    for stage, counts in counted.items():
+        plural = {word: f"{word}{'es' if word.endswith('ch') else 's'}" for word in counts}
+        words = ((number, word if number == 1 else plural[word]) for word, number in counts.items())
+        found[stage] = ", ".join(f"{number:,} {word}" for number, word in words if number)
+    return {stage: text for stage, text in found.items() if text}
 
 
 _PARTS: Final = {"fabric": "switches", "containers": "payload", "pod-network": "pod_network"}
@@ -171,35 +162,31 @@ _SCRIPTS: Final = frozenset({"apply", "undo", "save"})
 
 def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:
     """Return the selected part of a plan as plain data."""
-    if choice.device is not None:
-        body = _of_device(plan, choice.device, choice.stage)
+    device, stage = choice.device, choice.stage
+    if device is not None:
+        machines = {"fabric": plan.switches, "hypervisors": plan.hypervisors, "hosts": plan.hosts}
+        found: dict[str, Any] = {
+            _PARTS.get(name, name): to_json([each for each in own if each.name == device])
+            for name, own in machines.items()
+            if stage in (None, name)
+        }
+        steps = [
+            step
+            for name, own in stages_of_steps(plan).items()
+            for step in own
+            if stage in (None, name) and step.endpoint.device == device
+        ]
+        body = {key: value for key, value in found.items() if value} | {"steps": to_json(steps)}
     else:
         body = cast("dict[str, Any]", to_json(plan))
         body["left_by_destroy"] = to_json(plan.left_by_destroy)
-        if choice.stage is not None:
-            part = _PARTS.get(choice.stage, choice.stage)
+        if stage is not None:
+            part = _PARTS.get(stage, stage)
             body = {part: body.get(part, [])}
     head: dict[str, Any] = {"name": plan.name, "stack": plan.stack, "digest": plan.digest}
     if choice.scripts:
         head["tools"] = dict(scripts_of(plan))
     return head | cast("dict[str, Any]", body if choice.scripts else _without_scripts(body))
-
-
-def _of_device(plan: ClusterPlan, device: str, stage: str | None) -> dict[str, Any]:
-    """Return the plan of one device, with its steps of one stage or of all."""
-    machines = {"fabric": plan.switches, "hypervisors": plan.hypervisors, "hosts": plan.hosts}
-    found: dict[str, Any] = {
-        _PARTS.get(name, name): to_json([each for each in own if each.name == device])
-        for name, own in machines.items()
-        if stage in (None, name)
-    }
-    steps = [
-        step
-        for name, own in stages_of_steps(plan).items()
-        for step in own
-        if stage in (None, name) and step.endpoint.device == device
-    ]
-    return {key: value for key, value in found.items() if value} | {"steps": to_json(steps)}
 
 
 def _without_scripts(value: object) -> object:
