@@ -362,19 +362,14 @@ def choose_rails(
     why = "no rail of the file is left for it"
     if missing := [pci or "one without pci" for pci, _ in written if look.card(pci) is None]:
         free, why = [], f"it may be a card of the file which the host lacks ({', '.join(missing)})"
-    rails |= _rails_by_order(left, free)
+    # The first port of each card comes before any second port.
+    first = sorted(left, key=lambda card: (not card.up, card.pci.rpartition(".")[2], card.pci))
+    rails |= zip(sorted(card.pci for card in first[: len(free)]), free, strict=False)
     unplaced = [card for card in left if card.pci not in rails]
     notes += [f"{card.pci} ({card.netdev}) is not written: {why}" for card in unplaced]
     if not site.names and rails:
         notes.append(f"the file lacks rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, cabled, tuple(notes))
-
-
-def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
-    # The first port of each card comes before any second port.
-    first = sorted(cards, key=lambda card: (not card.up, card.pci.rpartition(".")[2], card.pci))
-    first = first[: len(free)]
-    return dict(zip(sorted(card.pci for card in first), free, strict=False))
 
 
 def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:

@@ -87,8 +87,7 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
         UsageError: The device does not exist, or cannot get that name.
         SpecError: The file has problems, or would have some with that name.
     """
-    before = _checked(file, file.text)
-    spec = before.spec_or_raise()
+    spec = _checked(file, file.text).spec_or_raise()
     document = YamlText(file.text)
     named = [each for each in document.texts(*file.prefix) if _names(file, each, asked)]
     _refuse(file, asked, spec)
@@ -104,7 +103,18 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
         edits += [document.drop_key(place)] if document.node(place) is not None else []
         edits += [document.add_keys(file.prefix, {"renamed": now})] if now else []
     text = apply_inserts(file.text, edits)
-    _verify(file, text, before, asked)
+    after = _checked(file, text)
+    if after.spec is None:
+        raise SpecError(
+            f"{file.path}: {asked.old} cannot be called {asked.new}. Nothing was written.\n"
+            f"{render_text(after.problems)}"
+        )
+    if _plain(spec, asked) != _plain(after.spec, asked):
+        raise UsageError(
+            f"{file.path}: a change of the name would change other values too. Nothing was "
+            f"written.\n  fix    write {asked.new} yourself, and `renamed: "
+            f"{{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
+        )
     return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
 
 
@@ -197,22 +207,6 @@ def _node_edit(
     if host.node_name is None and kept not in {"", asked.new}:
         return kept, [document.add_keys(path, {"node_name": kept})]
     return kept, []
-
-
-def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> None:
-    """Refuse a result with problems, or one that differs in more than the name."""
-    after = _checked(file, text)
-    if after.spec is None:
-        raise SpecError(
-            f"{file.path}: {asked.old} cannot be called {asked.new}. Nothing was written.\n"
-            f"{render_text(after.problems)}"
-        )
-    if _plain(before.spec_or_raise(), asked) != _plain(after.spec, asked):
-        raise UsageError(
-            f"{file.path}: a change of the name would change other values too. Nothing was "
-            f"written.\n  fix    write {asked.new} yourself, and `renamed: "
-            f"{{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
-        )
 
 
 def _plain(spec: ClusterSpec, asked: Rename) -> str:

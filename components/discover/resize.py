@@ -68,7 +68,17 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     text = head + re.sub(r"\A(#.*\n)+", "", text)
     text = _with_ports(text, site, names, [each["name"] for each in new])
     text = _section(text, "rails", [f"  - {flow(rail)}" for rail in wanted])
-    return _with_workers(text, new)
+    # The workers come below the other hosts, with templates if they are many.
+    section = re.search(r"(?ms)^hosts:\n(.*?)(?=^\w)", text)
+    entries = re.split(r"(?m)^(?=  - )", section[1]) if section else []
+    others = [each for each in entries if "    role: worker\n" not in each]
+    templates: dict[str, Entry] = {}
+    new = [_short(host, new, templates) for host in new] if len(new) > _FEW else new
+    lines = [line for each in others for line in each.splitlines()]
+    lines += [f"  {line}" for host in _ranges(new) for line in item(host)]
+    return _section(
+        text, "hosts", lines, block("host_templates", {**templates}) if templates else []
+    )
 
 
 def _read(text: str) -> tuple[Entry, list[Entry]]:
@@ -218,20 +228,6 @@ def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[st
             lines |= {port: f"{host}/{rail}" for port, host in zip(ports, hosts, strict=True)}
     ends = {key: {**form, "to": to} if isinstance(form, dict) else to for key, to in lines.items()}
     return [f"{json.dumps(key)}: {flow(end)}" for key, end in {**ends, **links}.items()]
-
-
-def _with_workers(text: str, workers: Sequence[Entry]) -> str:
-    """Write the workers below the other hosts, with templates if they are many."""
-    section = re.search(r"(?ms)^hosts:\n(.*?)(?=^\w)", text)
-    entries = re.split(r"(?m)^(?=  - )", section[1]) if section else []
-    lines = [
-        line for each in entries if "    role: worker\n" not in each for line in each.splitlines()
-    ]
-    templates: dict[str, Entry] = {}
-    new = [_short(host, workers, templates) for host in workers] if len(workers) > _FEW else workers
-    lines += [f"  {line}" for host in _ranges(new) for line in item(host)]
-    head = block("host_templates", {**templates}) if templates else []
-    return _section(text, "hosts", lines, head)
 
 
 def _short(host: Entry, workers: Sequence[Entry], templates: dict[str, Entry]) -> Entry:

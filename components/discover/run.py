@@ -20,7 +20,7 @@ from components.discover.site_file import (
     read_text,
     write_proposals,
 )
-from components.hosts.look import CardFact, HostLook, Pair, matrix, parse_look
+from components.hosts.look import HostLook, matrix, parse_look
 from components.hosts.scripts import discover_text
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL
@@ -86,74 +86,71 @@ def _host(found: Found) -> Iterator[str]:
     words = ", ".join(counted(count, word) for count, word in counts)
     yield f"{found.target.endpoint.where}: {words}"
     for card in look.cards:
-        yield f"  {_card(card, proposal.rails.get(card.pci, '-'), proposal.pairs)}"
+        link, pcie, port = card.link, "PCIe unknown", "port down"
+        if link.gt_s and link.width:
+            pcie = f"PCIe {link.gt_s:g} GT/s x{link.width}"
+        if card.speed_gbit_s:
+            port = f"{card.speed_gbit_s} Gbit/s"
+        port += f" {card.lanes}X {card.signalling}".rstrip() if card.lanes else ""
+        name = card.netdev or card.rdma or "no driver"
+        parts = [proposal.rails.get(card.pci, "-"), card.pci, name, card_name(card.device), port]
+        parts += [pcie, "numa unknown" if card.numa is None else f"numa {card.numa}"]
+        own = (pair for pair in proposal.pairs if pair.card == card.pci)
+        parts += [f"GPU {pair.gpu} ({pair.distance.name})" for pair in own]
+        facts = (("fw", card.fw_ver), ("serial", card.serial), ("to", card.neighbour))
+        yield f"  {'  '.join((*parts, *(f'{word} {fact}' for word, fact in facts if fact)))}"
     for each in proposal.differences:
         yield f"  differs: {rows_of(each)[0]}, {each.what}"
     for note in proposal.notes:
         yield f"  note: {note}"
 
 
-def _card(card: CardFact, rail: str, pairs: Sequence[Pair]) -> str:
-    link = card.link
-    pcie = f"PCIe {link.gt_s:g} GT/s x{link.width}" if link.gt_s and link.width else "PCIe unknown"
-    port = f"{card.speed_gbit_s} Gbit/s" if card.speed_gbit_s else "port down"
-    if card.lanes:
-        port += f" {card.lanes}X {card.signalling}".rstrip()
-    numa = "numa unknown" if card.numa is None else f"numa {card.numa}"
-    own = [pair for pair in pairs if pair.card == card.pci]
-    parts = [rail, card.pci, card.netdev or card.rdma or "no driver", card_name(card.device)]
-    parts += [port, pcie, numa]
-    parts += [f"GPU {pair.gpu} ({pair.distance.name})" for pair in own]
-    parts += [f"fw {card.fw_ver}"] if card.fw_ver else []
-    parts += [f"serial {card.serial}"] if card.serial else []
-    parts += [f"to {card.neighbour}"] if card.neighbour else []
-    return "  ".join(parts)
-
-
 def report_json(report: Report) -> Json:
     """The report for programs."""
+    hosts: list[Json] = []
+    for found in report.found:
+        proposal, look = found.proposal, found.proposal.look
+        login = found.target.ssh.model_dump(
+            mode="json", exclude={"hops"}, exclude_none=True, exclude_defaults=True
+        )
+        hosts.append(
+            {
+                "name": found.target.name,
+                "ssh": login,
+                "numa_nodes": look.nodes,
+                "cards": [
+                    {
+                        **{key: getattr(card, key) for key in _OF_CARDS},
+                        "rail": proposal.rails.get(card.pci),
+                        "model": card_name(card.device),
+                        "link_gt_s": card.link.gt_s,
+                        "link_width": card.link.width,
+                        "possible_gt_s": card.possible.gt_s,
+                        "possible_width": card.possible.width,
+                        "firmware": card.fw_ver,
+                    }
+                    for card in look.cards
+                ],
+                "gpus": [{"pci": gpu.pci, "numa": gpu.numa} for gpu in look.gpus],
+                "pairs": [
+                    {"gpu": pair.gpu, "card": pair.card, "distance": pair.distance.name}
+                    for pair in proposal.pairs
+                ],
+                "distances": {
+                    f"{gpu} {card}": s.name for (gpu, card), s in sorted(matrix(look).items())
+                },
+                "differences": [finding_json(each) for each in proposal.differences],
+                "notes": list(proposal.notes),
+            }
+        )
     return {
         "file": str(report.file.path),
-        "hosts": [_host_json(found) for found in report.found],
+        "hosts": hosts,
         "errors": [str(error) for error in report.errors],
         "no_login": list(report.no_login),
         "difference": report.difference,
         "written": report.written,
         "exit_code": report.exit_code,
-    }
-
-
-def _host_json(found: Found) -> Json:
-    proposal = found.proposal
-    look = proposal.look
-    login = found.target.ssh.model_dump(
-        mode="json", exclude={"hops"}, exclude_none=True, exclude_defaults=True
-    )
-    return {
-        "name": found.target.name,
-        "ssh": login,
-        "numa_nodes": look.nodes,
-        "cards": [
-            {
-                **{key: getattr(card, key) for key in _OF_CARDS},
-                "rail": proposal.rails.get(card.pci),
-                "model": card_name(card.device),
-                "link_gt_s": card.link.gt_s,
-                "link_width": card.link.width,
-                "possible_gt_s": card.possible.gt_s,
-                "possible_width": card.possible.width,
-                "firmware": card.fw_ver,
-            }
-            for card in look.cards
-        ],
-        "gpus": [{"pci": gpu.pci, "numa": gpu.numa} for gpu in look.gpus],
-        "pairs": [
-            {"gpu": pair.gpu, "card": pair.card, "distance": pair.distance.name}
-            for pair in proposal.pairs
-        ],
-        "distances": {f"{gpu} {card}": s.name for (gpu, card), s in sorted(matrix(look).items())},
-        "differences": [finding_json(each) for each in proposal.differences],
-        "notes": list(proposal.notes),
     }
 
 

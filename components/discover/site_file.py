@@ -102,7 +102,17 @@ def read_site_file(path: Path) -> SiteFile:
         raise SpecError(render_text(parsed.problems))
     named = parsed.below("config", SITE_KEY).value
     if named is not None:
-        return replace(_named_site(named, path), stack=stack_of(path) or None)
+        try:
+            site_path, _ = read_site(named, path)
+        except SitePathError as error:
+            raise SpecError(f"{path}: {error.what}\n  fix    {error.fix}") from error
+        value = parse_yaml(read_text(site_path), str(site_path)).value
+        if isinstance(value, dict) and "config" in value:
+            raise SpecError(
+                f"{path}: `{SITE_KEY}` is {named}, and {site_path} is the file of a stack itself.\n"
+                "  fix    name the site itself: a file that begins with `name:`."
+            )
+        return replace(read_site_file(site_path), stack=stack_of(path) or None)
     is_stack = isinstance(parsed.value, dict) and "config" in parsed.value
     prefix = ("config", CONFIG_KEY) if is_stack else ()
     site = spread_ports(expand_hosts(parsed.below(*prefix)))
@@ -114,20 +124,6 @@ def read_site_file(path: Path) -> SiteFile:
     stack = (stack_of(path) if prefix else "") or None
     written = parsed.below(*prefix, "hosts").value
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
-
-
-def _named_site(named: Json, stack_file: Path) -> SiteFile:
-    try:
-        path, _ = read_site(named, stack_file)
-    except SitePathError as error:
-        raise SpecError(f"{stack_file}: {error.what}\n  fix    {error.fix}") from error
-    value = parse_yaml(read_text(path), str(path)).value
-    if isinstance(value, dict) and "config" in value:
-        raise SpecError(
-            f"{stack_file}: `{SITE_KEY}` is {named}, and {path} is the file of a stack itself.\n"
-            "  fix    name the site itself: a file that begins with `name:`."
-        )
-    return read_site_file(path)
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:

@@ -116,7 +116,12 @@ class YamlText:
         """
         here = self._root
         for number, step in enumerate(path):
-            here = _below(here, step)
+            found: Node | None = None
+            if here is not None and here.id == "mapping":
+                found = next((value for key, value in here.value if key.value == step), None)
+            elif here is not None and here.id == "sequence" and isinstance(step, int):
+                found = here.value[step] if step < len(here.value) else None
+            here = found
             if id(here) in self._shared:
                 where = render_path(path[: number + 1])
                 raise UsageError(
@@ -239,11 +244,3 @@ def item(entry: Mapping[str, Json]) -> list[str]:
     """Write one entry of a list on lines."""
     lines = [line for key, value in entry.items() for line in block(key, value)]
     return [f"{'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines)]
-
-
-def _below(node: Node | None, step: str | int) -> Node | None:
-    if node is not None and node.id == "mapping":
-        return next((value for key, value in node.value if key.value == step), None)
-    if node is not None and node.id == "sequence" and isinstance(step, int):
-        return node.value[step] if step < len(node.value) else None
-    return None
