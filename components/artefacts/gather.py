@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -112,37 +112,36 @@ def gather(
     done: list[Bundled] = []
     for artefact, digest in wanted_of(reach.spec, lock):
         try:
-            keep = _image if artefact.kind == "image" else _file
-            done.append(keep(reach, artefact, digest, folder))
+            if artefact.kind == "image":
+                name = naming.parse_image(artefact.address).pinned(f"sha256:{digest}")
+                image = naming.parse_image(reach.image(str(name)))
+                client = reach.registry(str(image))
+                # Every part: a registry refuses an incomplete list, and the lock has its digest.
+                found = find_image(client, image, None)
+                save_image(client, image, found, folder)
+                place = str(blob_path(folder, found.manifest.digest).relative_to(folder))
+            else:
+                place = f"files/{naming.file_in_mirror(artefact.address)}"
+                if artefact.kind == "chart":
+                    place = f"charts/{artefact.name}-{artefact.version}.tgz"
+                if not _is_here(folder / place, digest):
+                    _put(reach, artefact, digest, folder / place)
+            done.append(Bundled(artefact.name, artefact.kind, artefact.address, digest, place))
             tell(f"{artefact.kind:<6} {artefact.name}")
         except FetchError as error:
             failed.append(error)
     if not failed:
-        _write_layout(folder, done)
+        listed: list[dict[str, object]] = []
+        for each in (each for each in done if each.kind == "image"):
+            body = (folder / each.file).read_bytes()
+            kind = cast("Mapping[str, Any]", json.loads(body)).get("mediaType", "")
+            about = {"mediaType": kind, "digest": f"sha256:{each.sha256}", "size": len(body)}
+            listed.append({**about, "annotations": {_NAME: each.address}})
+        _write_json(folder / "images" / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+        _write_json(folder / "images" / "index.json", {"schemaVersion": 2, "manifests": listed})
         whole = {"version": 1, "site": reach.spec.name, "artefacts": [asdict(e) for e in done]}
         _write_json(folder / INDEX, whole)
     return failed
-
-
-def _file(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
-    place = f"files/{naming.file_in_mirror(artefact.address)}"
-    if artefact.kind == "chart":
-        place = f"charts/{artefact.name}-{artefact.version}.tgz"
-    if not _is_here(folder / place, digest):
-        _put(reach, artefact, digest, folder / place)
-    return Bundled(artefact.name, artefact.kind, artefact.address, digest, place)
-
-
-def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
-    image = naming.parse_image(
-        reach.image(str(naming.parse_image(artefact.address).pinned(f"sha256:{digest}")))
-    )
-    client = reach.registry(str(image))
-    # Every part: a registry refuses an incomplete list, and the lock has the list's digest.
-    found = find_image(client, image, None)
-    save_image(client, image, found, folder)
-    place = blob_path(folder, found.manifest.digest).relative_to(folder)
-    return Bundled(artefact.name, "image", artefact.address, digest, str(place))
 
 
 def save_image(
@@ -158,18 +157,6 @@ def save_image(
         target = blob_path(folder, manifest.digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(manifest.body)
-
-
-def _write_layout(folder: Path, done: Sequence[Bundled]) -> None:
-    listed: list[dict[str, object]] = []
-    for each in done:
-        if each.kind == "image":
-            body = (folder / each.file).read_bytes()
-            kind = cast("Mapping[str, Any]", json.loads(body)).get("mediaType", "")
-            about = {"mediaType": kind, "digest": f"sha256:{each.sha256}", "size": len(body)}
-            listed.append({**about, "annotations": {_NAME: each.address}})
-    _write_json(folder / "images" / "oci-layout", {"imageLayoutVersion": "1.0.0"})
-    _write_json(folder / "images" / "index.json", {"schemaVersion": 2, "manifests": listed})
 
 
 def _write_json(path: Path, value: object) -> None:

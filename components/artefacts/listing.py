@@ -59,7 +59,12 @@ def artefacts_of(spec: ClusterSpec) -> tuple[Artefact, ...]:
     """Everything that the site fetches, each once: files, charts, repositories, images."""
     used: Where = "cluster" if spec.kubernetes is not None else "hosts"
     images = (image_artefact(image, used, path) for image, path in images_of(spec))
-    found = (*_k3s(spec), *_drivers(spec), *_charts(spec), *images)
+    charts: list[Artefact] = []
+    for release, (_, chart, path) in charts_by_release(spec).items():
+        address = f"{chart.repo.rstrip('/')}/{chart.chart}" if chart.repo else chart.chart
+        place = (*path, "chart")
+        charts.append(Artefact(release, "chart", address, chart.version, "here", place))
+    found = (*_k3s(spec), *_drivers(spec), *charts, *images)
     return tuple({(each.kind, each.name): each for each in reversed(found)}.values())[::-1]
 
 
@@ -163,12 +168,6 @@ def charts_by_release(spec: ClusterSpec) -> dict[str, tuple[ByChart, ChartSource
     }
 
 
-def _charts(spec: ClusterSpec) -> Iterator[Artefact]:
-    for release, (_, chart, path) in charts_by_release(spec).items():
-        address = f"{chart.repo.rstrip('/')}/{chart.chart}" if chart.repo else chart.chart
-        yield Artefact(release, "chart", address, chart.version, "here", (*path, "chart"))
-
-
 def images_of(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     """Every image that the site runs or builds on, with its place, except images of charts."""
     if spec.kubernetes is not None:
@@ -182,7 +181,16 @@ def images_of(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
 
 def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     images, network = spec.sources.images, spec.pod_network
-    for key in _used_images(spec):
+    named = owners.cni_programs(spec)
+    programs: tuple[Part, ...] = tuple(owners.part_of_program(name) for name in named)
+    parts: tuple[Part, ...] = (
+        "multus", "whereabouts", "nv_ipam", *programs, "sriov_device_plugin", "mpi_operator",
+    )  # fmt: skip
+    keys = [
+        *(part for part in parts if owners.installs(spec, part)),
+        *(owners.cni_check_image(spec), owners.pool_files_image(spec)),
+    ]
+    for key in dict.fromkeys(filter(None, keys)):
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
@@ -219,22 +227,6 @@ def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
     firmware = (_FIRMWARE, f"{_FIRMWARE}-daemon") if owners.firmware_by_operator(spec) else ()
     keys = ("ib-kubernetes",) if owners.guids_by_pods(spec) else ()
     return (*networks, *ipoib, *addresses, *firmware, *keys)
-
-
-def _used_images(spec: ClusterSpec) -> Iterator[str]:
-    programs: tuple[Part, ...] = tuple(
-        owners.part_of_program(name) for name in owners.cni_programs(spec)
-    )
-    parts: tuple[Part, ...] = (
-        "multus", "whereabouts", "nv_ipam", *programs, "sriov_device_plugin", "mpi_operator",
-    )  # fmt: skip
-    found: list[str] = [part for part in parts if owners.installs(spec, part)]
-    found += [
-        key
-        for key in (owners.cni_check_image(spec), owners.pool_files_image(spec))
-        if key is not None
-    ]
-    yield from dict.fromkeys(found)
 
 
 def image_artefact(image: str, used_on: Where, path: SpecPath) -> Artefact:

@@ -22,7 +22,7 @@ from components.artefacts.listing import Artefact, Kind, artefacts_of
 from components.artefacts.naming import Manifest, digest_of, parse_image
 from components.core.errors import SpecError
 from components.core.limits import read_text
-from components.core.problem import Finding, Lines, Place, SpecPath
+from components.core.problem import Finding, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen, Sha256
 from components.reading.yaml_text import parse_yaml
@@ -128,16 +128,15 @@ def parse_lock(text: str, path: Path) -> tuple[Lock, tuple[Finding, ...]]:
     try:
         found = LockText.model_validate(parsed.value)
     except ValidationError as error:
-        return empty, tuple(_refused(parsed.lines, path, detail) for detail in error.errors())
+        problems: list[Finding] = []
+        for detail in error.errors():
+            place: SpecPath = detail["loc"]
+            known = (place[:end] for end in range(len(place), -1, -1))
+            line = next((found for part in known if (found := parsed.lines.line_of(part))), 1)
+            where = ".".join(map(str, place)) or "the file"
+            problems.append(_problem(path, f"is not a lock: {where}: {detail['msg']}", line))
+        return empty, tuple(problems)
     return Lock({entry.key: entry for entry in found.artefacts}, path, exists=True), ()
-
-
-def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Finding:
-    place = cast("SpecPath", detail["loc"])
-    known = (place[:end] for end in range(len(place), -1, -1))
-    line = next((found for part in known if (found := lines.line_of(part))), 1)
-    where = ".".join(map(str, place)) or "the file"
-    return _problem(path, f"is not a lock: {where}: {detail['msg']}", line)
 
 
 def _problem(path: Path, what: str, line: int) -> Finding:

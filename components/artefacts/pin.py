@@ -89,7 +89,13 @@ def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, 
     the values that Railyard sets for the chart.
     """
     try:
-        files = _texts(archive)
+        files: dict[str, bytes] = {}
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
+            for member in packed:
+                base = member.name.rpartition("/")[2]
+                if base in {"Chart.yaml", "values.yaml"} and member.isfile():
+                    file = packed.extractfile(member)
+                    files[member.name] = file.read() if file else b""
         top = min((name for name in files if name.endswith("/Chart.yaml")), key=len)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise WrongContentError(
@@ -151,17 +157,6 @@ def _in_values(
 
 def _join(name: str, version: str) -> str:
     return f"{name}@{version}" if version.startswith("sha256:") else f"{name}:{version}"
-
-
-def _texts(archive: bytes) -> dict[str, bytes]:
-    """The Chart.yaml and values.yaml of a chart and its sub-charts."""
-    found: dict[str, bytes] = {}
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
-        for member in packed:
-            if member.name.rpartition("/")[2] in {"Chart.yaml", "values.yaml"} and member.isfile():
-                file = packed.extractfile(member)
-                found[member.name] = file.read() if file else b""
-    return found
 
 
 def _mapping(text: bytes) -> ChartValues:
@@ -268,17 +263,17 @@ def pin_site(
         }
         brought = (listing.image_artefact(image, "cluster", path) for image, path in named.items())
         second = [*pool.map(ask, brought)]
-    return tuple(_decide(found, update) for found in (*first, *second))
-
-
-def _decide(found: Pinned, update: Sequence[str]) -> Pinned:
-    """Decide whether the served content goes into the lock."""
-    if found.entry is None or found.before is None:
-        return found
-    if found.entry.sha256 == found.before.sha256:
-        return replace(found, state="unchanged", entry=found.before)
-    wanted = {found.artefact.name, found.artefact.name.rpartition(":")[0], "all"}
-    return replace(found, state="pinned" if wanted & set(update) else "changed")
+    done: list[Pinned] = []
+    for found in (*first, *second):  # decide whether the served content goes into the lock
+        wanted = {found.artefact.name, found.artefact.name.rpartition(":")[0], "all"}
+        if found.entry is None or found.before is None:
+            done.append(found)
+        elif found.entry.sha256 == found.before.sha256:
+            done.append(replace(found, state="unchanged", entry=found.before))
+        else:
+            state = "pinned" if wanted & set(update) else "changed"
+            done.append(replace(found, state=state))
+    return tuple(done)
 
 
 def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> Pinned:
@@ -287,7 +282,26 @@ def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> P
     if artefact.kind == "repository":
         return Pinned(artefact, "in the site")
     try:
-        entry = _ASK[artefact.kind](reach, artefact, today)
+        address, images = reach.address(artefact.address), dict[str, str]()
+        if artefact.kind == "file":
+            # From its publisher's list; without a list, from the file itself.
+            sha256, access = _published(reach, artefact), reach.web(address)
+            sha256, size = (
+                (sha256, length_of(address, access)) if sha256 else measure(address, access)
+            )
+        elif artefact.kind == "chart":
+            body, sha256 = chart_archive_of(reach, artefact)
+            size, values = len(body), reach.values.get(artefact.name, {})
+            images = images_of_chart(body, artefact.address, values)
+        else:
+            image = naming.parse_image(reach.image(str(naming.parse_image(artefact.address))))
+            client, cpus = reach.registry(str(image)), listing.architectures(reach.spec)
+            top = find_image(client, image, cpus)
+            sha256, size = top.manifest.digest.removeprefix("sha256:"), top.size
+        entry = Entry(
+            name=artefact.name, kind=artefact.kind, address=artefact.address,
+            version=artefact.version, sha256=sha256, size=size, pinned=today, images=images,
+        )  # fmt: skip
         if artefact.checksum and artefact.checksum != entry.sha256:
             raise WrongContentError(
                 artefact.address, *naming.wrong_checksum(entry.sha256, artefact.checksum)
@@ -299,24 +313,10 @@ def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> P
     return Pinned(artefact, "pinned", entry, lock.find(artefact))
 
 
-def _entry(artefact: listing.Artefact, sha256: str, size: int, today: date) -> Entry:
-    return Entry(
-        name=artefact.name, kind=artefact.kind, address=artefact.address, version=artefact.version,
-        sha256=sha256, size=size, pinned=today,
-    )  # fmt: skip
-
-
-def _file(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
-    """A file's checksum from its publisher's list; without a list, from the file itself."""
-    address = reach.address(artefact.address)
-    access = reach.web(address)
-    if artefact.published and (sha256 := _published(reach, artefact)):
-        return _entry(artefact, sha256, length_of(address, access), today)
-    return _entry(artefact, *measure(address, access), today)
-
-
 def _published(reach: Reach, artefact: listing.Artefact) -> str:
-    """The checksum in a list of `sha256sum`; empty if a mirror lacks the list."""
+    """The checksum in a list of `sha256sum`; empty without a list, or if a mirror lacks it."""
+    if not artefact.published:
+        return ""
     address = reach.address(artefact.published)
     try:
         lines = fetch(address, reach.web(address)).decode(errors="replace").splitlines()
@@ -332,16 +332,17 @@ def _published(reach: Reach, artefact: listing.Artefact) -> str:
     raise FetchError(address, f"the list lacks {name}", "correct kubernetes.version")
 
 
-def _chart(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
-    body, sha256 = chart_archive_of(reach, artefact)
-    images = images_of_chart(body, artefact.address, reach.values.get(artefact.name, {}))
-    return _entry(artefact, sha256, len(body), today).model_copy(update={"images": images})
-
-
 def chart_archive_of(reach: Reach, artefact: listing.Artefact) -> tuple[bytes, str]:
     """Fetch a chart, and compare it with its repository's index; its bytes and their SHA-256."""
     if artefact.address.startswith("oci://"):
-        body = _oci_chart(reach, artefact)
+        name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
+        image = naming.parse_image(reach.image(name))
+        client = reach.registry(str(image))
+        layers = client.manifest(image.repository, image.tag).data.get("layers", [])
+        charts = [each for each in layers if each["mediaType"] == HELM_CHART]
+        if len(charts) != 1:
+            raise WrongContentError(str(image), "it is not a Helm chart", "correct the address")
+        body = client.blob(image.repository, charts[0]["digest"])
         return body, hashlib.sha256(body).hexdigest()
     _, source, _ = listing.charts_by_release(reach.spec)[artefact.name]
     if source.repo is None:
@@ -354,23 +355,3 @@ def chart_archive_of(reach: Reach, artefact: listing.Artefact) -> tuple[bytes, s
     if wanted and wanted != found:
         raise WrongContentError(address, *naming.wrong_checksum(found, wanted))
     return body, found
-
-
-def _oci_chart(reach: Reach, artefact: listing.Artefact) -> bytes:
-    name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
-    image = naming.parse_image(reach.image(name))
-    client = reach.registry(str(image))
-    manifest = client.manifest(image.repository, image.tag)
-    layers = [each for each in manifest.data.get("layers", []) if each["mediaType"] == HELM_CHART]
-    if len(layers) != 1:
-        raise WrongContentError(str(image), "it is not a Helm chart", "correct the address")
-    return client.blob(image.repository, layers[0]["digest"])
-
-
-def _image(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
-    image = naming.parse_image(reach.image(str(naming.parse_image(artefact.address))))
-    found = find_image(reach.registry(str(image)), image, listing.architectures(reach.spec))
-    return _entry(artefact, found.manifest.digest.removeprefix("sha256:"), found.size, today)
-
-
-_ASK: Final = {"file": _file, "chart": _chart, "image": _image}

@@ -16,10 +16,10 @@ from components.artefacts.naming import host_file, in_registry, mirrored, sends_
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.jobs import Containers, registry_of
+from components.model.jobs import registry_of
 from components.model.kubernetes import K3sSource
 from components.model.once import once
-from components.model.operators import ByChart, ChartValues
+from components.model.operators import ChartValues
 
 UNPINNED: Final = "unpinned"
 """Placeholder for a checksum that neither the site nor its lock has.
@@ -60,22 +60,20 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
     if spec.k3s is not None:
         changes["kubernetes"] = _with(spec.k3s, source=_k3s(spec, lock))
     if (containers := spec.containers) is not None:
-        changes["containers"] = _containers(spec, lock, containers)
+        build = containers.build
+        if build is None:
+            own = _with(containers, image=_pulled(spec, lock, containers.image))
+        else:
+            base = _pulled(spec, lock, build.base)
+            # The site's registry does not take the login of the base's own registry.
+            login = build.login if registry_of(base) == registry_of(build.base) else None
+            own = _with(containers, build=_with(build, base=base, login=login))
+        changes["containers"] = own
     return spec.model_copy(update=changes)
 
 
 def _with(value: _Spec, **changes: object) -> _Spec:
     return value.model_copy(update=changes)
-
-
-def _place(spec: ClusterSpec, lock: Lock, artefact: listing.Artefact) -> tuple[str, str]:
-    """The address or path from which a host takes a file, and its checksum."""
-    checksum = lock.digest_of(artefact) or UNPINNED
-    if artefact.local:
-        return artefact.address, checksum
-    if sends_files(spec.sources) and checksum != UNPINNED:
-        return host_file(checksum, artefact.address), checksum
-    return mirrored(artefact.address, spec.sources.mirror), checksum
 
 
 @once
@@ -89,7 +87,12 @@ def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
     for each in listing.artefacts_of(spec):
         if each.path[:2] == ("kubernetes", "source"):
             key = each.path[2]
-            found[f"{key}"], found[f"{key}_sha256"] = _place(spec, lock, each)
+            checksum, address = lock.digest_of(each) or UNPINNED, each.address
+            if sends_files(spec.sources) and checksum != UNPINNED and not each.local:
+                address = host_file(checksum, address)
+            elif not each.local:
+                address = mirrored(address, spec.sources.mirror)
+            found[f"{key}"], found[f"{key}_sha256"] = address, checksum
     return K3sSource().model_copy(update=found)
 
 
@@ -119,48 +122,35 @@ def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
     return in_registry(name, spec.sources.registry)
 
 
-def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Containers:
-    """Resolve the image that hosts pull: the image itself, or the base of their build."""
-    if containers.build is None:
-        return _with(containers, image=_pulled(spec, lock, containers.image))
-    base = _pulled(spec, lock, containers.build.base)
-    own = registry_of(base) == registry_of(containers.build.base)
-    # The site's registry does not take the login of the base's own registry.
-    login = containers.build.login if own else None
-    return _with(containers, build=_with(containers.build, base=base, login=login))
-
-
 def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
     charts = {each.name: each for each in listing.artefacts_of(spec) if each.kind == "chart"}
     found: dict[str, object] = {}
     for release, (owner, source, place) in listing.charts_by_release(spec).items():
         entry = lock.find(charts[release])
         if entry is not None:
+            registry, values = spec.sources.registry, ChartValues()
+            # A chart names an image by `repository`, `image` and `version`, or by `repository` and
+            # `tag` (its values.yaml): `repository` is the folder in the first form, the image in
+            # the second.
+            for path, image in sorted(entry.images.items()):
+                joined, _, form = path.rpartition("#")
+                keys = joined.split(".")
+                if registry is not None and registry.login is not None:
+                    # A name beside the image, or a reference at the top of its chart, maybe a
+                    # sub-chart.
+                    named = form == "image"
+                    secret: JsonValue = PULL_SECRET if named else {"name": PULL_SECRET}
+                    secrets: ChartValues = {"imagePullSecrets": [secret]}
+                    values = merged(values, _below(keys if named else keys[:-1], secrets))
+                own = _chart_image(_pulled(spec, lock, image), form, keys[-1])
+                values = merged(values, _below(keys, own))
             archive = _with(source, chart=chart_archive(entry), repo=None)
-            found[str(place[1])] = _chart(spec, lock, _with(owner, chart=archive), entry)
+            values = merged(values, owner.values)
+            found[str(place[1])] = _with(owner, chart=archive, values=values)
         elif source.repo is not None:
-            own = _with(source, repo=mirrored(source.repo, spec.sources.mirror))
-            found[str(place[1])] = _with(owner, chart=own)
+            upstream = _with(source, repo=mirrored(source.repo, spec.sources.mirror))
+            found[str(place[1])] = _with(owner, chart=upstream)
     return _with(spec.operators, **found)
-
-
-def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry) -> ByChart:
-    """Take the images of a chart in the lock's archive from the site's registry."""
-    # A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag`
-    # (its values.yaml): `repository` is the folder in the first form, the image in the second.
-    registry, found = spec.sources.registry, ChartValues()
-    for path, image in sorted(entry.images.items()):
-        joined, _, form = path.rpartition("#")
-        keys = joined.split(".")
-        if registry is not None and registry.login is not None:
-            # A name beside the image, or a reference at the top of its chart, maybe a sub-chart.
-            named = form == "image"
-            secret: JsonValue = PULL_SECRET if named else {"name": PULL_SECRET}
-            secrets: ChartValues = {"imagePullSecrets": [secret]}
-            found = merged(found, _below(keys if named else keys[:-1], secrets))
-        own = _chart_image(_pulled(spec, lock, image), form, keys[-1])
-        found = merged(found, _below(keys, own))
-    return _with(owner, values=merged(found, owner.values))
 
 
 def chart_archive(entry: Entry) -> str:

@@ -139,26 +139,22 @@ class Bucket:
             with open_call(call, Access(self.ca)) as answer:
                 yield answer
         except FetchError as error:
-            raise _explained(error) from error
+            # In the words of S3's error answer, with the fix for that code.
+            said = error.body.decode("utf-8", "replace")
+            code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
+            if code in {"", "NoSuchKey"}:
+                raise
+            words = next(iter(_tags(said, "Message")), "it refuses").rstrip(".")
+            what, fix = _CAUSES.get(code, (words, "look that code up in the manual of the server"))
+            asks = _EXPECTED.search(said)
+            region = asks[1] or asks[2] if asks else error.headers.get("x-amz-bucket-region")
+            if fix == _REGION and region:
+                fix = f"write `region: {region}`"
+            raise FetchError(error.address, f"{what} (S3: {code})", fix, error.status) from error
 
 
 def _tags(text: str, name: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(f"<{name}>([^<]*)</{name}>", text)]
-
-
-def _explained(error: FetchError) -> FetchError:
-    """The same refusal in the words of S3's error answer, with the fix for that code."""
-    said = error.body.decode("utf-8", "replace")
-    code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
-    if code in {"", "NoSuchKey"}:
-        return error
-    words = next(iter(_tags(said, "Message")), "it refuses").rstrip(".")
-    what, fix = _CAUSES.get(code, (words, "look that code up in the manual of the server"))
-    expected = _EXPECTED.search(said)
-    region = expected[1] or expected[2] if expected else error.headers.get("x-amz-bucket-region")
-    if fix == _REGION and region:
-        fix = f"write `region: {region}`"
-    return FetchError(error.address, f"{what} (S3: {code})", fix, error.status)
 
 
 def sign(call: Call, region: str, keys: Keys, now: datetime) -> Call:

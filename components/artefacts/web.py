@@ -196,24 +196,19 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
             headers = {name.lower(): value for name, value in found.headers.items()}
             yield Answer(found.url, found.status, headers, found, deadline)
     except urllib.error.HTTPError as error:
-        with error:
-            raise _refused(call.address, error) from error
+        phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
+        redirected = f" (redirected to {error.url})" if call.address != error.url else ""
+        what = f"the server answered {error.code} {phrase}".rstrip()
+        fix = _FIXES.get(error.code, "try again later, and read the server's log")
+        refused = FetchError(f"{call.address}{redirected}", what, fix, error.code)
+        refused.headers = {name.lower(): value for name, value in error.headers.items()}
+        with error, suppress(OSError, http.client.HTTPException):
+            refused.body = error.read(_SHORT)
+        raise refused from error
     except urllib.error.URLError as error:
         raise _unreachable(call.address, error.reason) from error
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(call.address, error) from error
-
-
-def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
-    phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
-    place = address if address == error.url else f"{address} (redirected to {error.url})"
-    what = f"the server answered {error.code} {phrase}".rstrip()
-    fix = _FIXES.get(error.code, "try again later, and read the server's log")
-    found = FetchError(place, what, fix, error.code)
-    found.headers = {name.lower(): value for name, value in error.headers.items()}
-    with suppress(OSError, http.client.HTTPException):
-        found.body = error.read(_SHORT)
-    return found
 
 
 def _unreachable(address: str, reason: object) -> FetchError:
