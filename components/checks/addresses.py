@@ -165,8 +165,9 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     named += [(each.owner, each.value, each.path) for each in values(spec, "hosts.*.node_ip")]
     shared = values(spec, "kubernetes.virtual_address.address")
     named += [("the balancers", str(each.value), each.path) for each in shared]
-    for (name, text, path), net in product(named, networks):
-        if (address := as_ipv4(text)) is not None and address in net.network:
+    addresses = [(name, as_ipv4(text), path) for name, text, path in named]
+    for (name, address, path), net in product(addresses, networks):
+        if address is not None and address in net.network:
             wrong = net.name.removeprefix("the subnet of ")
             where = (at(path, address), at(net.path, net.network))
             fix = f"keep the management network apart: give {wrong} another subnet."

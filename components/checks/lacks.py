@@ -287,17 +287,16 @@ def _lacks(
     found = set[tuple[str, ...]]()
     system, title = system_of(switch.os), system_of(switch.os).title
     for listed, what, since, *fix in rows if switch.carries == "roce" else ():
-        for place, name in product(listed.split(), (*switch.ports, "")):
-            path, _, value = place.partition("=")
-            keys = (name if key == "*" else key for key in path.split("."))
-            asked = _Asked(spec.rdma, switch, (*keys,), system, title)
-            is_asked = ("*" in path) == bool(name)
-            if not is_asked or not (asked.value == value if value else asked.value):
-                continue
-            why = asked.why(system.since(since) if isinstance(since, str) else since(asked))
-            if why is not None and asked.path not in found:
-                found.add(asked.path)
-                yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)
+        for path, _, value in [place.partition("=") for place in listed.split()]:
+            for name in switch.ports if "*" in path else ("",):
+                keys = (name if key == "*" else key for key in path.split("."))
+                asked = _Asked(spec.rdma, switch, (*keys,), system, title)
+                if not (asked.value == value if value else asked.value):
+                    continue
+                why = asked.why(system.since(since) if isinstance(since, str) else since(asked))
+                if why is not None and asked.path not in found:
+                    found.add(asked.path)
+                    yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)
 
 
 def _find(spec: ClusterSpec, rows: Iterable[_Row], fix: str) -> Findings:

@@ -201,12 +201,12 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
         ruled = [problem for rule in sound for problem in rule.problems(spec)]
         own: dict[Finding, None] = {}
         for problem in (*ruled, *_check_beside(spec, loaded, pins)):
+            # The file lacks a cloud's host, so the place is its pool.
             paths = [(place, written_at(spec, place.path)) for place in problem.where]
-            # The pool of a cloud's host, which the file lacks.
             where = (place if path == place.path else Place(path) for place, path in paths)
             written = replace(problem, where=tuple(dict.fromkeys(where)))
+            # Some rules only find a value that replaced a wrong one.
             pairs = product(written.where, loaded.left_out)
-            # Else the rule only found a value that replaced a wrong one.
             if not any(_touches(place.path, left_out, loaded) for place, left_out in pairs):
                 own[written] = None
         kept, waived = waive(spec, [*own])
