@@ -427,7 +427,6 @@ def export(  # noqa: PLR0913 - one parameter for each option
     ] = False,
     backend: Annotated[str, option("Address of the states as the pods reach it.")] = "",
     preview: Annotated[bool, option("Only preview; change nothing.", "--preview")] = False,
-    operator_version: Annotated[str, option("Release of the operator.")] = "",
     kubeconfig: Annotated[
         Path | None, option("Cluster with the operator; its definition is read.")
     ] = None,
@@ -439,8 +438,6 @@ def export(  # noqa: PLR0913 - one parameter for each option
     """
     if not operator:
         raise UsageError("the form of the export is missing.\n  fix    add --operator")
-    if operator_version:
-        operators.refuse_old(operator_version)
     if kubeconfig:
         _refuse_old_cluster(kubeconfig)
     file = config_file(stack)
@@ -448,7 +445,15 @@ def export(  # noqa: PLR0913 - one parameter for each option
     if piece := config.get(f"{PREFIX}piece"):
         fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
         raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
-    states = _backend(backend)
+    states = backend or backend_of(os.environ, Path.cwd())
+    if not states:
+        raise UsageError(f"Pulumi is not logged in, so no state is known.\n  fix    {OWN_LOGIN}")
+    if states.startswith("file:") and not backend:
+        raise UsageError(
+            f"the states are in a folder of this machine, {states}, which no pod has.\n"
+            "  fix    move them to a backend that pods reach (docs/howto/operator.md), or name a"
+            " volume of the pods: --backend file:///…"
+        )
     stacks = _stacks(stack, file.parent, config, operators.engine_variables(states, written))
     site = Path(str(config.get(SITE_KEY, "")))
     needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
@@ -461,8 +466,19 @@ def export(  # noqa: PLR0913 - one parameter for each option
         secret=f"railyard-{operators.object_name(stack)}",
         preview=preview,
     )
-    tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
-    say(exported.render(stacks, _head(stack, exported, stacks, tested)), nl=False)
+    tested = "checked" if kubeconfig else "not checked: --kubeconfig FILE"
+    files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
+    order, oldest = fold_names(each.name for each in stacks), operators.OLDEST
+    commit, secret = exported.source.commit[:12], exported.secret
+    head = (
+        f"{stack} at {commit}, in the order of an update: {order}",
+        f"The operator must be {oldest} or later ({tested}). docs/howto/operator.md explains all.",
+        "First, in a folder with one file for each key, without a line break at its end:",
+        f"  kubectl create namespace {namespace}",
+        f"  kubectl -n {namespace} create secret generic {secret} {files}",
+        "Then: kubectl apply -f THIS_FILE",
+    )
+    say(exported.render(stacks, head), nl=False)
 
 
 def _refuse_old_cluster(kubeconfig: Path) -> None:
@@ -481,7 +497,7 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
     if "spec" not in answer.body:
         raise UsageError(
             f"the operator's definition cannot be read: {answer.words}\n  where  {where}\n"
-            "  fix    use a login that may get customresourcedefinitions, or --operator-version"
+            "  fix    use a login that may get customresourcedefinitions"
         )
     operators.refuse_old_definition(answer.body, where)
 
@@ -503,19 +519,6 @@ def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]
     config = cast("dict[str, Any]", config)
     sealed = {key for key, value in config.items() if isinstance(value, dict) and "secure" in value}
     return written, {key: value for key, value in config.items() if key not in sealed}
-
-
-def _backend(named: str) -> str:
-    found = named or backend_of(os.environ, Path.cwd())
-    if not found:
-        raise UsageError(f"Pulumi is not logged in, so no state is known.\n  fix    {OWN_LOGIN}")
-    if found.startswith("file:") and not named:
-        raise UsageError(
-            f"the states are in a folder of this machine, {found}, which no pod has.\n"
-            "  fix    move them to a backend that pods reach (docs/howto/operator.md), or name a"
-            " volume of the pods: --backend file:///…"
-        )
-    return found
 
 
 def _stacks(
@@ -543,18 +546,3 @@ def _stacks(
         needed = [key for key in secrets if key in needs[each.name]]
         found.append(operators.OperatorStack(each.stack, own, needed, variables, after))
     return found
-
-
-def _head(
-    stack: str, exported: operators.Export, stacks: Sequence[operators.OperatorStack], tested: str
-) -> Sequence[str]:
-    files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
-    order, oldest = fold_names(each.name for each in stacks), operators.OLDEST
-    return (
-        f"{stack} at {exported.source.commit[:12]}, in the order of an update: {order}",
-        f"The operator must be {oldest} or later ({tested}). docs/howto/operator.md explains all.",
-        "First, in a folder with one file for each key, without a line break at its end:",
-        f"  kubectl create namespace {exported.namespace}",
-        f"  kubectl -n {exported.namespace} create secret generic {exported.secret} {files}",
-        "Then: kubectl apply -f THIS_FILE",
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from components.catalogue.operator_versions import parse_numbers
 from components.core.errors import UsageError
 from components.core.limits import FILE_BYTES, run_within
 
@@ -92,7 +91,20 @@ class Export:
                 " begins with a letter and has at most 42 characters.\n"
                 "  fix    pulumi stack rename, or shorten the name of the unit"
             )
-        objects = [*self._account(), *map(self._stack, stacks)]
+        # The agent in a pod asks the API whether the caller may use it; it needs no more.
+        account = {"name": ACCOUNT, "namespace": self.namespace}
+        role, group = "system:auth-delegator", "rbac.authorization.k8s.io"
+        objects: list[Object] = [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{self.namespace}:{ACCOUNT}:{role}"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", **account}],
+            },
+            *map(self._stack, stacks),
+        ]
         own = json.loads(json.dumps(objects))  # shared parts would become aliases of YAML
         text = yaml.safe_dump_all(own, sort_keys=False, explicit_start=True, width=200)
         return "".join(f"# {line}\n" for line in head) + text
@@ -101,19 +113,6 @@ class Export:
         """The keys that the Secret must have."""
         named = {name for stack in stacks for name in (*stack.secrets, *stack.variables)}
         return sorted(named | {self.source.key} - {""})
-
-    def _account(self) -> Iterator[Object]:
-        """The agent in a pod asks the API whether the caller may use it; it needs no more."""
-        account = {"name": ACCOUNT, "namespace": self.namespace}
-        role, group = "system:auth-delegator", "rbac.authorization.k8s.io"
-        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-        yield {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"{self.namespace}:{ACCOUNT}:{role}"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", **account}],
-        }
 
     def _stack(self, stack: OperatorStack) -> Object:
         requirement, login = {"succeededWithinDuration": WITHIN}, self._value(self.source.key)
@@ -171,34 +170,19 @@ def has_password(address: str) -> bool:
     return parts.password is not None or (parts.scheme == "https" and parts.username is not None)
 
 
-def refuse_old(version: str) -> None:
-    """Refuse an old release of the operator, and a text without its three numbers."""
-    where = "--operator-version"
-    if len(numbers := parse_numbers(version)) < 3:  # noqa: PLR2004 - three parts of a release
-        raise UsageError(
-            f"{version!r} is not a release of the operator.\n  where  {where}\n"
-            f"  fix    write for example {TESTED}"
-        )
-    if numbers < parse_numbers(OLDEST):
-        raise _too_old(f"the operator {version} is too old", where)
-
-
 def refuse_old_definition(definition: Mapping[str, Any], where: str) -> None:
     """Refuse an operator whose definition of a Stack lacks fields of newer releases."""
     versions = [each for each in definition["spec"]["versions"] if each["name"] == "v1"]
     schema: Any = versions[0]["schema"]["openAPIV3Schema"]["properties"] if versions else {}
     for part, field in (("spec", "workspaceTemplate"), ("status", "projectInfo")):
         if field not in schema.get(part, {}).get("properties", {}):
-            raise _too_old(f"the operator is too old: its Stacks have no {part}.{field}", where)
-
-
-def _too_old(what: str, where: str) -> UsageError:
-    return UsageError(
-        f"{what}. It needs to be {OLDEST} or later: earlier ones repeat a failed update without an"
-        f" end.\n  where  {where}\n"
-        "  fix    update its definitions, and then the operator: helm upgrade"
-        f" pulumi-kubernetes-operator {_CHART} --version {TESTED}"
-    )
+            raise UsageError(
+                f"the operator is too old: its Stacks have no {part}.{field}. It needs to be "
+                f"{OLDEST} or later: earlier ones repeat a failed update without an end.\n"
+                f"  where  {where}\n"
+                "  fix    update its definitions, and then the operator: helm upgrade"
+                f" pulumi-kubernetes-operator {_CHART} --version {TESTED}"
+            )
 
 
 def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool) -> Source:
@@ -214,7 +198,16 @@ def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool)
             " fetch the program.\n  fix    git init, git add ., git commit, and push it"
         )
     address = repo or _git(project, "remote", "get-url", "origin").strip()
-    faults = [*_file_faults(project, needed)]
+    faults: list[str] = []
+    there = _git(project, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
+    for name in (name for name in needed if name not in there):
+        how = "railyard init . --package, " if name == "requirements.txt" else ""
+        fix = f"{how}git add {name}, git commit and git push"
+        faults.append(f"the commit lacks {name}, which the program needs.\n  fix    {fix}")
+    changed = _git(project, "diff", "--relative", "--name-only", "HEAD", "--", ".").split("\n")
+    if names := ", ".join(filter(None, changed)):
+        what = f"the operator runs the commit, without your changes of {names}"
+        faults.append(f"{what}.\n  fix    git commit")
     if fault := _address_fault(address):
         fix = "name the address with which the cluster fetches it: --repo https://…"
         where = "--repo" if repo else "the remote `origin` of git"
@@ -235,17 +228,6 @@ def _address_fault(address: str) -> str:
         return "the address of the git repository contains a login; --git-token refers to a Secret"
     ok = address.startswith("https://") or _SSH.fullmatch(address)
     return "" if ok else f"the operator fetches by https and SSH alone, not {address}"
-
-
-def _file_faults(project: Path, needed: Sequence[str]) -> Iterator[str]:
-    there = _git(project, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
-    for name in (name for name in needed if name not in there):
-        how = "railyard init . --package, " if name == "requirements.txt" else ""
-        fix = f"{how}git add {name}, git commit and git push"
-        yield f"the commit lacks {name}, which the program needs.\n  fix    {fix}"
-    changed = _git(project, "diff", "--relative", "--name-only", "HEAD", "--", ".").split("\n")
-    if names := ", ".join(filter(None, changed)):
-        yield f"the operator runs the commit, without your changes of {names}.\n  fix    git commit"
 
 
 def _git(project: Path, *words: str) -> str:
