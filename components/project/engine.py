@@ -158,12 +158,8 @@ def version_of(program: Path, environ: Mapping[str, str]) -> str:
     return done.stdout.strip().removeprefix("v") if done.returncode == 0 else ""
 
 
-def judge_engine(engine: Engine) -> tuple[Finding, ...]:
-    """List what this machine lacks to run any stack, of the lab or not."""
-    return tuple(_judge(engine))
-
-
-def _judge(engine: Engine) -> Iterator[Finding]:
+def judge_engine(engine: Engine) -> Iterator[Finding]:
+    """Yield what this machine lacks to run any stack, of the lab or not."""
     install = INSTALL_CLI.format(engine.wanted)
     if engine.program is None:
         yield _lack("pulumi", "the Pulumi CLI is not on PATH.", "none", engine.wanted, install)
@@ -226,12 +222,8 @@ def advise_state(resources: int, backend: str) -> str:
 
 def judge_lab_parts(
     engine: Engine, environ: Mapping[str, str], salt: str = ""
-) -> tuple[Finding, ...]:
-    """The lab parts that a real stack would run on: stand-ins, passphrase, state."""
-    return tuple(_lab_parts(engine, environ, salt))
-
-
-def _lab_parts(engine: Engine, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
+) -> Iterator[Finding]:
+    """Yield the lab parts that a real stack would run on: stand-ins, passphrase, state."""
     what = "the plugin {} is the lab's substitute, tested on emulated devices only."
     rows = [
         (each.name, each.name, each.program, f"{each.name} {each.version}", each.install)
@@ -284,7 +276,7 @@ def lab_findings(
         return (_lack("lab-claim", what, ", ".join(real[:3]) + more, wanted, fix),)
     project = file.absolute().parent if file else Path.cwd()
     engine = look_at_engine(known, project, ask_version=False)
-    return judge_lab_parts(engine, known, salt_of(file or config_file(stack)))
+    return tuple(judge_lab_parts(engine, known, salt_of(file or config_file(stack))))
 
 
 def refuse_lab_parts(

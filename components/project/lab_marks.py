@@ -8,7 +8,7 @@ configuration that `make up` writes, and loopback addresses of all devices.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Final
@@ -36,20 +36,15 @@ The proof is the word `pulumi`, encrypted with AES-GCM (sdk/go/common/resource/c
 
 def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
     """`name at address` of each real device: emulated ones are on 127.0.0.0/8."""
+    addresses = [(each.name, each.ssh.address) for each in (*spec.switches, *spec.hypervisors)]
+    addresses += [(host.name, host.way.address) for host in spec.reached]
+    if spec.infiniband is not None and (ufm := spec.infiniband.ufm) is not None:
+        addresses.append((ufm.name, ufm.address))
     return tuple(
         f"{name} at {address}"
-        for name, address in _addresses(spec)
+        for name, address in addresses
         if not has_placeholder(address) and not _is_loopback(address)
     )
-
-
-def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
-    for device in (*spec.switches, *spec.hypervisors):
-        yield device.name, device.ssh.address
-    for host in spec.reached:
-        yield host.name, host.way.address
-    if spec.infiniband is not None and (ufm := spec.infiniband.ufm) is not None:
-        yield ufm.name, ufm.address
 
 
 def _is_loopback(address: str) -> bool:

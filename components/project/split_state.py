@@ -103,21 +103,19 @@ def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:
     """Give the records the name of another stack, and cut their edges to absent ones."""
     here = {str(each["urn"]) for each in records}
     root = next((str(each["urn"]) for each in records if each["type"] == _STACK), "")
-    text = json.dumps([_cut(copy.deepcopy(each), here, root) for each in records])
+    own = copy.deepcopy(records)
+    for record in own:
+        for edges, key in _edges(record):
+            edges[key] = [urn for urn in edges[key] or () if urn in here]
+        for key in _SINGLE:
+            if record.get(key) and record[key] not in here:
+                del record[key]
+        if record.get("parent") and record["parent"] not in here:
+            record["parent"] = root
+    text = json.dumps(own)
     text = text.replace(f'"{root}"', f'"{root.removesuffix(old)}{new}"')  # it ends with the stack
     moved = text.replace(f'"urn:pulumi:{old}::', f'"urn:pulumi:{new}::')
     return json.loads(moved)
-
-
-def _cut(record: Record, here: set[str], root: str) -> Record:
-    for edges, key in _edges(record):
-        edges[key] = [urn for urn in edges[key] or () if urn in here]
-    for key in _SINGLE:
-        if record.get(key) and record[key] not in here:
-            del record[key]
-    if record.get("parent") and record["parent"] not in here:
-        record["parent"] = root
-    return record
 
 
 def _needs(record: Record) -> Iterator[str]:

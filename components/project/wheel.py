@@ -11,7 +11,6 @@ import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
@@ -71,7 +70,15 @@ def pack_wheel() -> Wheel:
     installed = distribution(DISTRIBUTION)
     stem = f"{DISTRIBUTION.replace('-', '_')}-{installed.version}"
     texts = {name: installed.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
-    files = dict(_code())
+    top = Path(__file__).parents[2]
+    if __name__.startswith(PACKAGE):
+        paths = (path for path in sorted((top / PACKAGE).rglob("*")) if path.is_file())
+        code = (path for path in paths if "__pycache__" not in path.parts)
+        files = {path.relative_to(top).as_posix(): path.read_bytes() for path in code}
+    else:
+        files = dict(one_package(top))
+        if commit := commit_of(top):
+            files[f"{PACKAGE}/{COMMIT_FILE}"] = f"{commit}\n".encode()
     files |= {f"{stem}.dist-info/{name}": text.encode() for name, text in texts.items()}
     files[f"{stem}.dist-info/WHEEL"] = _WHEEL.encode()
     record = ""
@@ -88,18 +95,6 @@ def pack_wheel() -> Wheel:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return Wheel(f"{stem}-{_TAG}.whl", packed.getvalue())
-
-
-def _code() -> Iterator[tuple[str, bytes]]:
-    top = Path(__file__).parents[2]
-    if not __name__.startswith(PACKAGE):
-        yield from one_package(top)
-        if commit := commit_of(top):
-            yield f"{PACKAGE}/{COMMIT_FILE}", f"{commit}\n".encode()
-        return
-    for path in sorted((top / PACKAGE).rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield path.relative_to(top).as_posix(), path.read_bytes()
 
 
 def pick_pins(lock: str, names: frozenset[str]) -> str:

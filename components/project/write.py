@@ -19,52 +19,19 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug, UsageError
 from components.core.problem import Finding
+from components.core.templates import read_table
 from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.lab_marks import is_stand_in
 from components.project.wheel import DISTRIBUTION, FOLDER, Wheel, pick_pins
 from components.reading.load import MARK
 
 _HOST: Final = r"(hosts\[\](\.each\.[^.]+)?|host_templates\.[^.]+)"
-_SSH: Final = rf"((switches|environment\.hypervisors)\[\]|{_HOST})\.ssh"
-_POOL: Final = r"environment\.instances\.pools\[\]"
-_EXPLAINED: Final[Mapping[str, str]] = {
-    rf"{_SSH}\.address": "its management address, as this machine reaches it",
-    r"host_templates\.[^.]+\.ssh\.host_key": (
-        "the hosts' own keys, each under `each` of its range: docs/howto/many-hosts.md"
-    ),
-    rf"{_SSH}\.host_key": (
-        "its own key of ed25519, else ECDSA, else RSA: ssh-keyscan ADDRESS, compared on its console"
-    ),
-    r"rails\[\]\.(vlan|subnet|leaves\..*)": "VLAN and subnet of the rail, which nothing else uses",
-    r"switches\[\]\.(model|release)": "what `show version` says on the switch",
-    r"infiniband\.ufm\.(address|certificate_sha256)": "what your UFM has",
-    r"(infiniband\.)?switches\[\]\.ports\..*": "which card is plugged into which port",
-    rf"{_HOST}\.gpus": "GPUs of the host: nvidia-smi -L",
-    rf"{_HOST}\.hca_guids\[\]": "the GUIDs of the ports: ibstat on the host",
-    r"switches\[\]\.routing\..*": "numbers and addresses of your routing",
-    rf"{_HOST}\.nics\[\]\.(pci|netdev|model|numa)": (
-        "the card's place and model: railyard discover reads them"
-    ),
-    r"environment\.hypervisors\[\]\.release": "what `vmware -v` says",
-    r"environment\.hypervisors\[\]\.vms\[\]\.(gpu|nic|memory_mib)": (
-        "the passed-through devices and the memory: esxcli hardware pci list"
-    ),
-    r"environment\.instances\.(project|location)": "your project and the location of its capacity",
-    r"environment\.instances\.ssh_public_key": "the public half of ssh_private_key",
-    r"environment\.instances\.(vpc_cidr|subnet_cidr)": "addresses that your network has free",
-    rf"{_POOL}\.(type|image|count)": "instance type, image and number of the pool",
-    r"environment\.(api_allowed|ssh_allowed)\[\]": "the addresses that you come from",
-    r"kubernetes\.source\..*": "your mirror's path or https address of K3s, and its sha256sum",
-    r"kubernetes\.registry_mirror": "your registry",
-    r"kubernetes\.api_from\[\]": "the networks of your nodes, and of this machine",
-    r"disruption\.(ports|reboots)": "whether an update may interrupt ports and reboot hosts",
-    r"name": "your site's name: MAC addresses and GUIDs of VFs are made from it",
-    r"operators\..*\.chart\.chart": "the chart: a path in this project, or its name with `repo`",
-    r"jobs\.(.*\.)?image|containers\.(.*\.)?(image|registry|base)": "your image, with its tag",
-    r"jobs\.deepspeed\.(nfs_server|path)": "your NFS server and the folder that it shares",
-    r"jobs\.topology_file\.host_path": "the topology file that the image of your cloud brings",
+_SHORT: Final = {
+    "HOST": _HOST,
+    "SSH": rf"((switches|environment\.hypervisors)\[\]|{_HOST})\.ssh",
+    "POOL": r"environment\.instances\.pools\[\]",
 }
-"""Path of a value to what the user should write there; the first match counts."""
+"""Words for long patterns in `marks.yaml`, which says what to write at a path of a value."""
 
 
 def mark_example(text: str) -> str:
@@ -73,11 +40,15 @@ def mark_example(text: str) -> str:
     Values of several lines are not marked: no example has one to change.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
+    marks: Mapping[str, str] = read_table(__file__, "marks")
+    explained = {
+        re.sub("HOST|SSH|POOL", lambda short: _SHORT[short[0]], form): words
+        for form, words in marks.items()
+    }
     found: dict[int, dict[str, None]] = {}
     for path, node in _leaves(root, ""):
-        words = next(
-            (words for form, words in _EXPLAINED.items() if re.fullmatch(form, path)), None
-        )
+        fitting = (words for form, words in explained.items() if re.fullmatch(form, path))
+        words = next(fitting, None)
         if words is not None and node.start_mark.line == node.end_mark.line:
             found.setdefault(node.start_mark.line, {})[words] = None
     lines = text.splitlines()
@@ -157,13 +128,22 @@ def project_name(folder: str) -> str:
 
 def render_files(plan: ProjectPlan) -> dict[str, bytes]:
     """Path in the project to the content of that file."""
+    # The workflow of this repository, for a project that installs Railyard as a package.
+    workflow = _shipped("template", "preview.yml")
+    version = re.compile(r"(?<=PULUMI_VERSION: )\S+")
+    known = _CHECKOUT_INSTALL in workflow and version.search(workflow) and "|| 'dev'" in workflow
+    if not known:
+        raise Bug("the workflow that ships with Railyard has another form. Please open an issue.")
+    workflow = workflow.replace(_CHECKOUT_INSTALL, _INSTALL)
+    workflow = workflow.replace("|| 'dev'", f"|| '{plan.stack}'")
+    workflow = workflow.replace("else dev.", f"else {plan.stack}.")
     texts = {
         "Pulumi.yaml": _PROJECT.format(json.dumps(plan.name)),
         f"Pulumi.{plan.stack}.yaml": f"config:\n  railyard:site: {SITE_FILE}\n",
         "__main__.py": _PROGRAM,
         SITE_FILE: mark_example(plan.site),
         ".gitignore": _IGNORED,
-        WORKFLOW: _workflow(plan),
+        WORKFLOW: version.sub(plan.versions["pulumi"], workflow),
     }
     return {name: text.encode() for name, text in texts.items()} | render_package(plan.wheel)
 
@@ -192,17 +172,6 @@ def _shipped(*place: str) -> str:
     return resources.files("components.project").joinpath(*place).read_text("utf-8")
 
 
-def _workflow(plan: ProjectPlan) -> str:
-    """The workflow of this repository, for a project that installs Railyard as a package."""
-    text = _shipped("template", "preview.yml")
-    version = re.compile(r"(?<=PULUMI_VERSION: )\S+")
-    if _CHECKOUT_INSTALL not in text or not version.search(text) or "|| 'dev'" not in text:
-        raise Bug("the workflow that ships with Railyard has another form. Please open an issue.")
-    text = text.replace(_CHECKOUT_INSTALL, _INSTALL).replace("|| 'dev'", f"|| '{plan.stack}'")
-    text = text.replace("else dev.", f"else {plan.stack}.")
-    return version.sub(plan.versions["pulumi"], text)
-
-
 _INDENT: Final = "\n       "
 
 
@@ -213,7 +182,15 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
     file appeared there in the meantime; then the links of this call are removed again.
     Raises: UsageError: a file exists or cannot be written; the folder is as it was before.
     """
-    _refuse_existing(folder, files)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"{folder} is not a folder. Nothing was written.\n  fix    name another one"
+        )
+    if there := [name for name in files if os.path.lexists(folder / name)]:
+        raise UsageError(
+            f"{folder} has {', '.join(there)} already. Nothing was written.\n"
+            "  fix    name another folder, or move these files away first"
+        )
     with ExitStack() as undo:
         _make_folders(folder, undo)
         try:
@@ -266,17 +243,6 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
     return tuple(path.name for path in old)
 
 
-def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
-    if folder.exists() and not folder.is_dir():
-        what, fix = "is not a folder", "name another one"
-    elif there := [name for name in files if os.path.lexists(folder / name)]:
-        what = f"has {', '.join(there)} already"
-        fix = "name another folder, or move these files away first"
-    else:
-        return
-    raise UsageError(f"{folder} {what}. Nothing was written.\n  fix    {fix}")
-
-
 def _make_folders(folder: Path, undo: ExitStack) -> None:
     """Make a folder and its missing parents; the undo removes the new ones that are empty."""
     for each in (*reversed(folder.parents), folder):
@@ -299,9 +265,25 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     """The steps from the written files to the first preview; `secrets` are those of the site."""
     pip = ".venv/bin/pip install --require-hashes -r requirements.txt"
     config = [f"pulumi config set --secret -s {stack} railyard:{name}" for name in secrets]
+    cli = f"the Pulumi CLI, {engine.wanted} or later"
+    programs: list[tuple[str, ...]] = [
+        (f"{cli}: {engine.version or 'no answer'} at {engine.program}",)
+    ]
+    if engine.program is None:
+        programs = [(f"{cli}: not on PATH", INSTALL_CLI.format(engine.wanted))]
+    for plugin in engine.plugins:
+        state = str(plugin.program)
+        install: tuple[str, ...] = (plugin.install,)
+        if plugin.program is None:
+            state = "not there"
+        elif is_stand_in(plugin.program):
+            state = f"the lab's substitute at {plugin.program}"
+        else:
+            install = ()
+        programs.append((f"the plugin {plugin.name} {plugin.version}: {state}", *install))
     steps = (
         (f"cd {shlex.quote(str(folder))}", f"python3 -m venv .venv && {pip}"),
-        *_engine_steps(engine),
+        *programs,
         ("a backend and a passphrase of your own, then the stack:", OWN_LOGIN,
             "export PULUMI_CONFIG_PASSPHRASE='…' (or --secrets-provider with a key service)",
             f"pulumi stack init {stack}"),
@@ -317,22 +299,6 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     return "Next\n" + "\n".join(
         f"  {number}. {_INDENT.join(lines)}" for number, lines in enumerate(steps, 1)
     )
-
-
-def _engine_steps(engine: Engine) -> Iterator[tuple[str, ...]]:
-    wanted = f"the Pulumi CLI, {engine.wanted} or later"
-    if engine.program is None:
-        yield f"{wanted}: not on PATH", INSTALL_CLI.format(engine.wanted)
-    else:
-        yield (f"{wanted}: {engine.version or 'no answer'} at {engine.program}",)
-    for plugin in engine.plugins:
-        head = f"the plugin {plugin.name} {plugin.version}"
-        if plugin.program is None:
-            yield f"{head}: not there", plugin.install
-        elif is_stand_in(plugin.program):
-            yield f"{head}: the lab's substitute at {plugin.program}", plugin.install
-        else:
-            yield (f"{head}: {plugin.program}",)
 
 
 def render_findings(findings: Sequence[Finding]) -> str:

@@ -221,12 +221,14 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "evidence-store": lambda: look_at_store(
         spec_of("/dev/null"), "dev", {"evidence_key": OTHER.secret}
     ),
-    "pulumi": lambda: judge_engine(replace(WHOLE, version="3.100.0")),
-    "language": lambda: judge_engine(replace(WHOLE, language=None)),
-    "plugin-command": lambda: judge_engine(
-        replace(WHOLE, plugins=(Plugin("command", "1.2.1", None),))
+    "pulumi": lambda: tuple(judge_engine(replace(WHOLE, version="3.100.0"))),
+    "language": lambda: tuple(judge_engine(replace(WHOLE, language=None))),
+    "plugin-command": lambda: tuple(
+        judge_engine(replace(WHOLE, plugins=(Plugin("command", "1.2.1", None),)))
     ),
-    "backend": lambda: judge_engine(replace(WHOLE, backend="")),
-    "lab-passphrase": lambda: judge_lab_parts(WHOLE, {"PULUMI_CONFIG_PASSPHRASE": "railyard-lab"}),
+    "backend": lambda: tuple(judge_engine(replace(WHOLE, backend=""))),
+    "lab-passphrase": lambda: tuple(
+        judge_lab_parts(WHOLE, {"PULUMI_CONFIG_PASSPHRASE": "railyard-lab"})
+    ),
 }
 """Cause to the look in which exactly that is wrong."""

@@ -69,7 +69,7 @@ def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert host({"port.10250": "used", "kubelet": "kubelet"}, wants=SPRAYED) == ()
     (strange,) = host({"port.10250": "used", "k3s": "k3s-agent"}, wants=SPRAYED)
     assert strange.rule == "port-10250"
-    assert judge_engine(WHOLE) == ()
+    assert tuple(judge_engine(WHOLE)) == ()
     assert switch() == ()
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()
 
