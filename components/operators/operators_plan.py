@@ -336,12 +336,18 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     otherwise the pod network installs them, or pods do not need them: with whole HCAs, NCCL needs
     no interface in the pod.
     """
-    wanted: Body = {
-        **_device_plugin(spec, operator),
-        **_networks(spec, operator),
-        **_cards(spec, operator),
-        **_only_workers(spec),
-    }
+    wanted: Body = {}
+    if not vfs_by_operator(spec):  # the SR-IOV network operator publishes its VFs itself
+        key, config = _DEVICE_PLUGINS[spec.pod_network.mode]
+        name = network_device_plugin(operator.chart.version, spec.pod_network.mode)
+        wanted[key] = {**_image(spec, name), "config": config(spec)}
+    wanted |= _parts(spec, operator)
+    workers = [host.node for host in spec.workers]
+    if workers and isinstance(spec.kubernetes, ExistingPlane):
+        # By default it takes every node with a Mellanox card. AKS has such cards in its system
+        # pools too, for accelerated networking, and the driver container would unload their driver
+        # (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
+        wanted |= make("only-nodes", names=workers)
     wanted |= {"tolerations": taints} if (taints := tolerated(spec)) else {}
     groups = 1
     if operator.driver == "operator":
@@ -351,59 +357,34 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
                 f"the driver container of network operator {operator.chart.version} is not known.\n"
                 "  fix    write its tag as operators.network.driver_tag"
             )
-        upgrades = _driver_upgrades(spec)
+        # A driver with another tag reaches the nodes only if they may be drained for it. Otherwise
+        # the operator does not replace driver containers (its DaemonSet has `OnDelete`), and its
+        # policy is not ready while an old one runs, so an update waits in vain (network operator
+        # v26.4.1, state-ofed-driver and isDaemonSetReady). The drain does not end a pod without a
+        # controller.
+        asked, upgrades = spec.disruption, Body()
+        if asked.reboots == "allow":
+            nodes, drain_s = asked.max_unavailable, asked.drain_deadline_s
+            upgrades = make("driver-upgrade", nodes=nodes, drain_s=drain_s)
+            groups = max(1, ceil(len(spec.workers) / nodes))
         image = _operand(spec, operator, "doca-driver")
         wanted["ofedDriver"] = {**image, "version": tag, **upgrades}
-        if upgrades:
-            groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
     return make("nic-policy", deadline_s=str(POLICY_DEADLINE_S * groups), spec=wanted)
 
 
-def _driver_upgrades(spec: ClusterSpec) -> Body:
-    """How a driver with another tag reaches the nodes, if they may be drained for it.
-
-    Without this the operator does not replace driver containers (its DaemonSet has `OnDelete`), and
-    its policy is not ready while an old one runs, so an update waits in vain (network operator
-    v26.4.1, state-ofed-driver and isDaemonSetReady). The drain does not end a pod without a
-    controller.
-    """
-    asked = spec.disruption
-    if asked.reboots != "allow":
-        return {}
-    return make("driver-upgrade", nodes=asked.max_unavailable, drain_s=asked.drain_deadline_s)
-
-
-def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
-    """The part of the policy that publishes the rails' devices.
-
-    Empty if the SR-IOV network operator makes the VFs: it publishes them itself.
-    """
-    if vfs_by_operator(spec):
-        return {}
-    key, config = _DEVICE_PLUGINS[spec.pod_network.mode]
-    name = network_device_plugin(operator.chart.version, spec.pod_network.mode)
-    return {key: {**_image(spec, name), "config": config(spec)}}
-
-
-def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
-    """Multus, the reference plugins and nv-ipam, if the operator brings them."""
-    networks: Body = {}
+def _parts(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """Multus, the reference plugins, nv-ipam, partitions and firmware, if the operator has them."""
+    wanted: Body = {}
     if policy_networks(spec):
         parts = {"cniPlugins": "plugins", "multus": "multus-cni"}
         parts |= {"ipoib": "ipoib-cni"} if way_of(spec) == "ipoib" else {}
-        networks["secondaryNetwork"] = {
+        wanted["secondaryNetwork"] = {
             key: _operand(spec, operator, name) for key, name in parts.items()
         }
     if draws_blocks(spec):
         # Its webhook would need a certificate manager; `railyard check` checks the same.
         addresses = _operand(spec, operator, "nvidia-k8s-ipam")
-        networks["nvIpam"] = {**addresses, "enableWebhook": False}
-    return networks
-
-
-def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
-    """The parts for firmware and partitions, if the operator manages them."""
-    wanted: Body = {}
+        wanted["nvIpam"] = {**addresses, "enableWebhook": False}
     if (keys := operator.ib_kubernetes) is not None:
         wanted["ibKubernetes"] = {
             **_operand(spec, operator, "ib-kubernetes"),
@@ -418,19 +399,6 @@ def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
         }
     return wanted
-
-
-def _only_workers(spec: ClusterSpec) -> Body:
-    """In a cluster of others, the nodes that the operator may use: the workers of the file.
-
-    By default it takes every node with a Mellanox card. AKS has such cards in its system pools too,
-    for accelerated networking, and the driver container would unload their driver
-    (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
-    """
-    names = [host.node for host in spec.workers]
-    if not names or not isinstance(spec.kubernetes, ExistingPlane):
-        return {}
-    return make("only-nodes", names=names)
 
 
 def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:
