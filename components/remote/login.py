@@ -164,26 +164,23 @@ def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKe
     try:
         return asyncssh.import_private_key(text, passphrase)
     except ValueError as error:
-        if isinstance(error, asyncssh.KeyEncryptionError) or "passphrase" in str(error).lower():
-            raise _wrong_passphrase(endpoint) from error
-        raise DeviceError(
-            f"{endpoint.where}: the secret {endpoint.private_key_secret} is not a private key in "
-            f"OpenSSH form: {error}. Nothing was sent."
-        ) from error
-
-
-def _wrong_passphrase(endpoint: Endpoint) -> DeviceError:
-    if endpoint.passphrase_secret is None:
-        return DeviceError(
-            f"{endpoint.where}: the private key {endpoint.private_key_secret} has a passphrase, "
-            "but the file names none. Nothing was sent.\n"
-            "  fix        add passphrase: {secret: NAME} next to private_key, or use agent: true"
+        key, opener = endpoint.private_key_secret, endpoint.passphrase_secret
+        locked = isinstance(error, asyncssh.KeyEncryptionError)
+        why = (
+            f"the secret {opener} does not open the private key {key}. Nothing was sent.\n"
+            "  fix        correct one of the two; `ssh-keygen -y -f FILE` asks for the passphrase"
         )
-    return DeviceError(
-        f"{endpoint.where}: the secret {endpoint.passphrase_secret} does not open the private key"
-        f" {endpoint.private_key_secret}. Nothing was sent.\n"
-        "  fix        correct one of the two; `ssh-keygen -y -f FILE` asks for the passphrase"
-    )
+        if not (locked or "passphrase" in str(error).lower()):
+            why = (
+                f"the secret {key} is not a private key in OpenSSH form: {error}. Nothing was sent."
+            )
+        elif opener is None:
+            why = (
+                f"the private key {key} has a passphrase, but the file names none. Nothing was "
+                "sent.\n  fix        add passphrase: {secret: NAME} next to private_key, or use "
+                "agent: true"
+            )
+        raise DeviceError(f"{endpoint.where}: {why}") from error
 
 
 AS_ROOT: Final = "sudo -n "
@@ -226,19 +223,16 @@ async def start_sudo(
             before, _, heard = heard.rpartition(prompt)
             if asked:
                 process.close()
-                raise _refused(endpoint, before)
+                last = (before.strip().splitlines() or ["it asks again"])[-1]
+                raise DeviceError(
+                    f"{endpoint.where}: sudo refuses the password of {endpoint.user} (secret"
+                    f" {endpoint.sudo_secret}): {last}. Nothing was run.\n"
+                    "  fix        correct the secret; or take sudo_password out of the file, and "
+                    "add as root, with visudo:\n"
+                    f"             {endpoint.user} ALL=(root) NOPASSWD: ALL"
+                )
             asked = True
             process.stdin.write(f"{password}\n")
         if not chunk:
             return process, heard
     return process, heard.partition(f"{ready}\n")[2]
-
-
-def _refused(endpoint: Endpoint, said: str) -> DeviceError:
-    last = (said.strip().splitlines() or ["it asks again"])[-1]
-    return DeviceError(
-        f"{endpoint.where}: sudo refuses the password of {endpoint.user} (secret"
-        f" {endpoint.sudo_secret}): {last}. Nothing was run.\n"
-        "  fix        correct the secret; or take sudo_password out of the file, and add as root,"
-        f" with visudo:\n             {endpoint.user} ALL=(root) NOPASSWD: ALL"
-    )

@@ -57,7 +57,13 @@ class Sender:
 
     async def send(self) -> Evidence:
         """Send what is missing; DeviceError: not stored there; UsageError: not here."""
-        await self._find_folder()
+        if (place := self.request.place) is not None:
+            tool = tools.make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
+            call, deadline_s = tools.ToolCall(tool, "place"), sending.SEND_DEADLINE_S
+            command = step.render_sent_call(call, deadline_s, ash=True)
+            answer = await self.session.run(command, stdin=place.stdin, deadline_s=deadline_s)
+            self._demand(answer)
+            self.folder = answer.stdout.strip()
         digests = tuple(self.request.tools.values())
         lacking = await self._run("settle", digests)
         for name, digest in self.request.tools.items():
@@ -75,20 +81,6 @@ class Sender:
             self.folder = tools.ESXI_TOOLS
         await self._run("remove", ())
         return {"removed": True}
-
-    async def _find_folder(self) -> None:
-        place = self.request.place
-        if place is None:
-            return
-        tool = tools.make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
-        command = step.render_sent_call(
-            tools.ToolCall(tool, "place"), sending.SEND_DEADLINE_S, ash=True
-        )
-        answer = await self.session.run(
-            command, stdin=place.stdin, deadline_s=sending.SEND_DEADLINE_S
-        )
-        self._demand(answer)
-        self.folder = answer.stdout.strip()
 
     async def _run(self, action: str, digests: tuple[str, ...], stdin: str = "") -> set[str]:
         """Let the script act, and return the digests that the host lacks."""

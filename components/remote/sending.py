@@ -150,25 +150,22 @@ class Part:
 
 def render_parts(steps: Iterable[tuple[RemoteStep, str]]) -> str:
     """Render steps with their repair notes: lines about each, then its stdin as it is."""
-    return "".join(_part(step, note) for step, note in steps)
-
-
-def _part(step: RemoteStep, note: str) -> str:
-    is_request = step.dialect == "device"
-    about = {
-        "step": step.name,
-        "on": "" if is_request else render_endpoint(step.endpoint),
-        "create": render_step_command(step, step.apply),
-        "delete": step.undo and render_step_command(step, step.undo),
-        "seconds": f"{step.deadline_s:g}",
-        "secret": step.secret_stdin,
-    }
-    head = "".join(f"{_HEAD}{key} {value}\n" for key, value in about.items() if value)
-    if step.secret_stdin is not None:
-        return head
-    if is_request:
-        return head + with_repair(step.desired, note)
-    return head + step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else "")
+    text = ""
+    for step, note in steps:
+        is_request = step.dialect == "device"
+        about = {
+            "step": step.name,
+            "on": "" if is_request else render_endpoint(step.endpoint),
+            "create": render_step_command(step, step.apply),
+            "delete": step.undo and render_step_command(step, step.undo),
+            "seconds": f"{step.deadline_s:g}",
+            "secret": step.secret_stdin,
+        }
+        text += "".join(f"{_HEAD}{key} {value}\n" for key, value in about.items() if value)
+        if step.secret_stdin is None:
+            repair = f"{REPAIR_LINE}{one_line(note)}\n" if note else ""
+            text += with_repair(step.desired, note) if is_request else step.desired + repair
+    return text
 
 
 def split_parts(text: str) -> tuple[Part, ...]:

@@ -10,11 +10,13 @@ import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.limits import TooLongError
 from components.core.plain_text import one_line
+from components.core.templates import read_table
 from components.remote.login import SSH_RSA, Client, client_options
 from components.remote.session_profile import last_line
 from components.remote.ssh_library import asyncssh
@@ -152,60 +154,34 @@ def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
 
 
 _BY_HAND: Final = "log in yourself (`ssh -p {port} {user}@{address}`)"
-_NEW_PASSWORD: Final = (
-    "it wants a new password before it runs any command: this one has expired, or is the factory's",
-    f"{_BY_HAND}, set a new one, and put that into the secret {{secret}}",
-)
-_MEANINGS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), *texts)
-    for pattern, *texts in (
-        # Debian's PAM, on Cumulus (vrnetlab#462) and SONiC (buildimage#12678, sonic-mgmt#6628); the
-        # second form: netmiko#2083. EOS' words are not public, so its pattern is unproven.
-        (r"(current|old|new)\b.*password|(must|required to) change your password", *_NEW_PASSWORD),
-        (r"password (has )?expired", *_NEW_PASSWORD),
-        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which start it at the first login;
-        # "hardening": HPE's Cray documents, about a wizard after the answer `no`, and public
-        # transcripts of its step 13. No public transcript has a question about a licence.
-        (r"configuration wizard|use the wizard|answer '?yes'? or '?no|enable password hardening",
-         "its wizard for the first configuration waits for an answer",
-         f"{_BY_HAND} and answer `no`; `configuration jump-start` starts it again later"),
-        # Pagers: less, and those of EOS and of Onyx 3.9 (oxidized#3014).
-        (r"--\s*more\s*--|^lines \d+-\d+|\(END\)|press any key",
-         "a pager waits for a key",
-         "switch it off for this user, or shorten the text shown at login"),
-        # pam_limits; the lab guesses Onyx' own words.
-        (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
-         "it is out of sessions for this user",
-         "end old sessions on the switch, or raise its limit; then run again"),
-        # A freshly booted CCS-710P-16P (a newsletter of Arista's, January 2026); it refuses a save:
-        # "cannot copy to startup-config when ZeroTouch is enabled".
-        (r"zero ?touch provisioning",
-         "it waits for its first configuration from the network, and does not save typed ones",
-         f"{_BY_HAND}, type `zerotouch cancel`, which reloads it, and run again"),
-        (r"^\x1b[]PX^_]",
-         "a window title began there and never ended, which hides the prompt",
-         f"{_BY_HAND} and take that out of the prompt or the message of the day"),
-        (r"password: ?$", "it asks for a password in the session",
-         f"{_BY_HAND} and see which one; Railyard gives one for the login, `enable` and `sudo`"),
-    )
-)  # fmt: skip
 _UNKNOWN: Final = (
     "it has not the form of a prompt that Railyard knows",
-    f"{_BY_HAND}; give this user the factory prompt, and start no other program at login",
+    "{by_hand}; give this user the factory prompt, and start no other program at login",
 )
+
+
+@cache
+def _questions() -> tuple[tuple[re.Pattern[str], str, str], ...]:
+    """The known questions of switches, with their meanings and fixes (`questions.yaml`)."""
+    rows = read_table(__file__, "questions")
+    return tuple((re.compile(row["asks"], re.IGNORECASE), row["means"], row["fix"]) for row in rows)
 
 
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
-    known = (texts for pattern, *texts in _MEANINGS if pattern.search(text))
+    known = (texts for pattern, *texts in _questions() if pattern.search(text))
     means, fix = next(known, default or ("", ""))
     where = {"port": endpoint.port, "user": endpoint.user, "address": endpoint.address}
-    fix = fix.format(**where, secret=endpoint.password_secret or "of its password")
-    return f"\n  means  {means}\n  fix    {fix}" if means else ""
+    by_hand, secret = _BY_HAND.format(**where), endpoint.password_secret or "of its password"
+    return (
+        f"\n  means  {means}\n  fix    {fix.format(by_hand=by_hand, secret=secret)}"
+        if means
+        else ""
+    )
 
 
 def is_question(text: str) -> bool:
     """Whether a text ends with a known question, after which nothing more will come."""
-    return any(pattern.search(last_line(text)) for pattern, *_ in _MEANINGS)
+    return any(pattern.search(last_line(text)) for pattern, *_ in _questions())
 
 
 def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:

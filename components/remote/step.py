@@ -230,16 +230,15 @@ _LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
 _ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
-def railyard_program(folder: Path | None = None) -> str:
+def railyard_program() -> str:
     """Return the command for `railyard` here, the same text on every machine.
 
     The engine runs a step in the project folder, without the virtual environment on PATH. So the
     relative path names the environment in that folder; without one, the engine's PATH finds
     `railyard`.
     """
-    beside = folder or Path()
     found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
-    return next((text for text in found if (beside / text).exists()), "railyard")
+    return next((text for text in found if Path(text).exists()), "railyard")
 
 
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:

@@ -327,7 +327,12 @@ class HttpsSession(DeviceSession):
                 answer = connection.getresponse()
                 data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
         except (OSError, HTTPException) as error:
-            raise UnreachableError(f"{self.where}: {_why(error, self.deadline.seconds)}") from error
+            why = f"no answer over HTTPS: {' '.join(str(error).split()) or type(error).__name__}"
+            if isinstance(error, ConnectionRefusedError):
+                why = "connection refused; nothing listens there"
+            elif isinstance(error, TimeoutError):
+                why = f"no answer within {self.deadline.seconds:g} s"
+            raise UnreachableError(f"{self.where}: {why}") from error
         finally:
             connection.close()
         return answer.status, answer.reason, data.decode("utf-8", "replace")
@@ -343,14 +348,6 @@ class HttpsSession(DeviceSession):
                 f"  offered  {digest}\n"
                 "  fix      if it was renewed, write the new certificate_sha256"
             )
-
-
-def _why(error: OSError | HTTPException, deadline_s: float) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused; nothing listens there"
-    if isinstance(error, TimeoutError):
-        return f"no answer within {deadline_s:g} s"
-    return f"no answer over HTTPS: {' '.join(str(error).split()) or type(error).__name__}"
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:
