@@ -35,11 +35,10 @@ from components.cli.stack import (
 from components.core.errors import RailyardError, UsageError
 from components.core.to_json import to_json
 from components.drift.applied import applied_from_export
-from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live.look import Asked, await_ready, find_not_ready
 from components.kubernetes.live.read import ReleaseRef
-from components.remote.host_session import run_on_hosts
-from components.remote.step import env_name, secrets_from
+from components.remote.step import secrets_from
 from components.update.secrets import resolve
 
 
@@ -125,10 +124,7 @@ def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
         raise UsageError(
             f"{loaded.name} lacks a cluster.\n  fix    name a stack whose site has kubernetes."
         )
-    known = access.known(loaded.applied.instances)
-    keys = {env_name(name): value for name, value in secrets.items()}
-    run = run_on_hosts((server.endpoint for server in known.servers), keys)
-    kubeconfig = read_kubeconfig(known, run, secrets)
+    kubeconfig = fetch_kubeconfig(access.known(loaded.applied.instances), secrets)
     if kubeconfig is None:
         raise UsageError(f"{loaded.name}: no server of its cluster has started yet.")
     return KubernetesCalls(kubeconfig)

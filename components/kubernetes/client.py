@@ -80,6 +80,13 @@ def read_kubeconfig(
     return None
 
 
+def fetch_kubeconfig(cluster: ClusterRef, secrets: Mapping[str, str]) -> str | None:
+    """As `read_kubeconfig`, over connections of its own; UsageError if a login lacks a secret."""
+    keys = {env_name(name): value for name, value in secrets.items()}
+    run = run_on_hosts((each.endpoint for each in cluster.servers), keys)
+    return read_kubeconfig(cluster, run, secrets)
+
+
 def _ask(server: Server, run: Run) -> str:
     read = f"cat {server.kubeconfig or _K3S} 2>/dev/null || echo {_NONE}\n"
     command = render_remote_command(read, OBSERVE_DEADLINE_S)
@@ -211,9 +218,8 @@ def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
     request = read_request(_REQUEST, text, "request to leave a cluster")
     if environ.get(DROP) == "true":
         return "{}"
-    run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
     try:
-        kubeconfig = read_kubeconfig(request.cluster, run, secrets_from(environ))
+        kubeconfig = fetch_kubeconfig(request.cluster, secrets_from(environ))
         if kubeconfig is None:
             raise UnreachableError("no server has a kubeconfig")
         KubernetesCalls(kubeconfig).call("GET", "/version")

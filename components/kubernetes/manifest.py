@@ -26,7 +26,6 @@ Body: TypeAlias = dict[str, JsonValue]
 
 WAIT_FOR: Final = "pulumi.com/waitFor"
 """Annotation: a JSONPath or condition that must hold before the object counts as made."""
-TIMEOUT: Final = "pulumi.com/timeoutSeconds"
 REPAIR: Final = "railyard.dev/repair"
 """Annotation with the drift last found in the object; a new text makes the engine write it."""
 HELD: Final = "kubernetes-held"

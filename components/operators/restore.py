@@ -19,13 +19,12 @@ from pydantic import TypeAdapter
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
 from components.core.to_json import to_json
-from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.look import read_release
 from components.kubernetes.live.read import Key, Live, Reader, ReleaseRef
 from components.kubernetes.manifest import Body, name_of
 from components.kubernetes.planes.base import ClusterRef
-from components.remote.host_session import run_on_hosts
 from components.remote.lines import read_request, render_lines
 from components.remote.step import secrets_from
 
@@ -62,8 +61,7 @@ def restore_step_name(release: str) -> str:
 def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
     """Restore the objects that differ, and print them as a line of JSON."""
     request = read_request(_REQUEST, text, "request to restore a release")
-    run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
-    kubeconfig = read_kubeconfig(request.cluster, run, secrets_from(environ))
+    kubeconfig = fetch_kubeconfig(request.cluster, secrets_from(environ))
     ref = ReleaseRef(request.release, request.namespace)
     changed = [] if kubeconfig is None else restore_release(KubernetesCalls(kubeconfig), ref)
     return json.dumps({"changed": [plain_text(str(key)) for key in changed]})

@@ -12,7 +12,7 @@ from components.core.errors import RailyardError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.device_drift import Unreachable
-from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
 from components.kubernetes.live.read import (
     DEPLOYED,
@@ -34,8 +34,6 @@ from components.kubernetes.live.why import (
 )
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.planes.base import ClusterRef
-from components.remote.host_session import run_on_hosts
-from components.remote.step import env_name
 
 CLUSTER: Final = "cluster"
 """Used instead of a device name in reports."""
@@ -233,10 +231,8 @@ def look_at_cluster(
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> ClusterLook | Unreachable | None:
     """Read the objects; or why they could not be read; None if no server has started yet."""
-    keys = {env_name(name): value for name, value in secrets.items()}
     try:
-        run = run_on_hosts((server.endpoint for server in ref.servers), keys)
-        kubeconfig = read_kubeconfig(ref, run, secrets)
+        kubeconfig = fetch_kubeconfig(ref, secrets)
         return None if kubeconfig is None else read_cluster(connect(kubeconfig), asked)
     except RailyardError as error:
         return Unreachable(str(error))

@@ -18,6 +18,7 @@ from components.catalogue.cluster_parts import (
 )
 from components.catalogue.operator_versions import nri_works
 from components.core.problem import Finding, Severity, on_device
+from components.core.templates import read_table
 from components.kubernetes.client import Calls
 from components.kubernetes.live.look import CLUSTER, why_not_ready
 from components.kubernetes.live.read import Key, Live, Reader
@@ -272,7 +273,6 @@ _OPERANDS: Final[Mapping[str, Part]] = {
 _OURS: Final = "pulumi-kubernetes"
 """Prefix of the manager of an object that an update made and failed to record."""
 _MAJOR: Final = re.compile(r"v?(\d+)\.")
-_POLICIES: Final = "pod-security.kubernetes.io/enforce"
 
 
 def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
@@ -286,10 +286,13 @@ def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
     return (*found, *_taken_over(asked, look, None, "an object of this site"))
 
 
-def _finding(
-    cause: str, what: str, actual: str, wanted: str, fix: str, severity: Severity = "error"
-) -> Finding:
-    return on_device(CLUSTER, cause, what, actual, wanted, fix).rated(severity)
+def _finding(cause: str, actual: str, **words: object) -> Finding:
+    """The finding of a cause in `parts.yaml`, with its words filled in."""
+    row: Mapping[str, str] = read_table(__file__, "parts")[cause]
+    rule = row.get("rule", cause).format(**words)
+    what, wanted, fix = (row[key].format(**words) for key in ("what", "wanted", "fix"))
+    severity: Severity = "warning" if row.get("severity") == "warning" else "error"
+    return on_device(CLUSTER, rule, what, actual, wanted, fix).rated(severity)
 
 
 def _places(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
@@ -298,80 +301,35 @@ def _places(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
     if absent:
         yield _finding(
             "node-name",
-            "the cluster lacks a node with that name.",
             f"no {', '.join(absent)}; there are {', '.join(sorted(look.nodes)) or 'none'}",
-            "each worker is a node",
-            "write the node's own name as hosts[].node_name: `kubectl get nodes` shows it",
         )
     for name in (each for each in asked.nodes if each not in absent):
         for trouble in troubles_of(look.nodes[name], asked.tolerations):
-            yield _finding(
-                "node-closed",
-                "a node refuses the pods of jobs.",
-                trouble.words(name),
-                "a node that takes them",
-                "open it, or write the taint under kubernetes.tolerations",
-                "warning",
-            )
+            yield _finding("node-closed", trouble.words(name))
     if asked.namespace and asked.namespace not in look.namespaces:
-        yield _finding(
-            "namespace",
-            "the namespace of jobs is not there.",
-            f"no namespace {asked.namespace}",
-            "the namespace of pod_network.namespace",
-            f"kubectl create namespace {asked.namespace}",
-        )
+        yield _finding("namespace", f"no namespace {asked.namespace}", name=asked.namespace)
     if asked.runtime_class is not None and asked.runtime_class not in look.runtime_classes:
         there = ", ".join(sorted(look.runtime_classes)) or "none"
-        yield _finding(
-            "runtime-class",
-            "the RuntimeClass of pods with GPUs is not there.",
-            f"no RuntimeClass {asked.runtime_class}; there are {there}",
-            "the one of kubernetes.runtime_class",
-            "write an existing one, or install NVIDIA's container toolkit on the nodes",
-        )
+        yield _finding("runtime-class", f"no RuntimeClass {asked.runtime_class}; there are {there}")
     for namespace, why in look.forbidden.items():
-        yield _finding(
-            "pod-policy",
-            f"a policy forbids pods of this site in {namespace}.",
-            why,
-            "pods that may use the node's devices, network and locked memory",
-            f"kubectl label --overwrite namespace {namespace} {_POLICIES}=privileged, or add an "
-            "exception to the policy above",
-        )
+        yield _finding("pod-policy", why, namespace=namespace)
 
 
 def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
     """Settings in the cluster, made by others, that break a complete installation."""
     outside = [name for name in asked.nodes if not nri_works(_runtime(look.nodes.get(name, {})))]
     if asked.nri and outside:
-        yield _finding(
-            "runtime-nri",
-            "the GPU operator's toolkit does not work with the nodes' container runtime.",
-            ", ".join(f"{name} has {_runtime(look.nodes[name])}" for name in outside),
-            "containerd 1.7.30, a later 1.7, or 2.1 and later; CRI-O 1.34 and later",
-            "upgrade the runtime, or bring NVIDIA's container toolkit with the node's image and set"
-            " host_defaults.toolkit: {kind: present}",
-        )
+        actual = ", ".join(f"{name} has {_runtime(look.nodes[name])}" for name in outside)
+        yield _finding("runtime-nri", actual)
     attaches = asked.attachments or any(part == "attachments" for part, _ in asked.objects)
     if attaches and look.cilium.get("cni-exclusive") == "true":
         yield _finding(
-            "cilium-exclusive",
-            "Cilium takes the configuration of Multus away.",
-            "cni-exclusive is true in ConfigMap kube-system/cilium-config",
-            "false: Cilium renames 00-multus.conf, and pods get no network of a rail",
-            "set cni.exclusive: false in Cilium's Helm values, and restart its agents",
+            "cilium-exclusive", "cni-exclusive is true in ConfigMap kube-system/cilium-config"
         )
     for namespace in dict.fromkeys((asked.namespace, *(name for name, _ in asked.pods))):
         if label := look.meshed.get(namespace):
-            yield _finding(
-                "service-mesh",
-                f"a service mesh puts a sidecar into each pod of {namespace}.",
-                f"the namespace has the label {label}",
-                "none: a sidecar takes over the connections by which ranks find each other",
-                f"kubectl label namespace {namespace} {label.partition('=')[0]}-, or choose another"
-                " pod_network.namespace",
-            )
+            actual, key = f"the namespace has the label {label}", label.partition("=")[0]
+            yield _finding("service-mesh", actual, namespace=namespace, key=key)
 
 
 def _runtime(node: Body) -> str:
@@ -391,14 +349,8 @@ def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
         and not ((each.key.kind, each.key.name) in planned and _by_us(each.managers))
     ]
     if foreign:
-        yield _finding(
-            f"{part}-foreign",
-            f"the file lets Railyard install {row.title}, but the cluster already runs another "
-            "one.",
-            ", ".join(f"{each.key} ({_version(each)})" for each in foreign),
-            "only Railyard's: two would undo each other's work",
-            f"write kubernetes.components.{part}: theirs, or uninstall it first",
-        )
+        actual = ", ".join(f"{each.key} ({_version(each)})" for each in foreign)
+        yield _finding("foreign", actual, part=part, title=row.title)
     else:
         yield from _taken_over(asked, look, part, row.title)
 
@@ -425,16 +377,8 @@ def _taken_over(
         and not _by_us(managers_of(live))
     ]
     if names:
-        yield _finding(
-            f"{part or 'object'}-there",
-            f"the file lets Railyard install {title}, but the cluster already has objects with its "
-            "names.",
-            ", ".join(names),
-            "no objects with these names: an update would overwrite them",
-            f"write kubernetes.components.{part}: theirs, or delete them"
-            if part
-            else "delete them, or rename the objects with their names",
-        )
+        cause = "there" if part else "object-there"
+        yield _finding(cause, ", ".join(names), part=part, title=title)
 
 
 def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
@@ -448,25 +392,15 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
     if not workloads:
         # Without an API of its own, a part may be on the nodes without a pod.
         needed = row.definitions or row.publishes or row.status is not None
-        yield _finding(
-            f"{part}-absent",
-            f"{row.title} is theirs, and {'is not there' if needed else 'is not seen'}.",
-            f"no DaemonSet or Deployment of {' or '.join(row.images)}",
-            f"{row.title}, ready" if needed else "its program in the nodes' CNI folder",
-            f"{'install it' if needed else 'look for it on a node'}, or write "
-            f"kubernetes.components.{part}: ours",
-            "error" if needed else "warning",
-        )
+        actual = f"no DaemonSet or Deployment of {' or '.join(row.images)}"
+        yield _finding("absent" if needed else "unseen", actual, part=part, title=row.title)
     for each in row.definitions:
         served = look.definitions.get(each.name, frozenset())
         if each.version not in served:
-            yield _finding(
-                f"{part}-definition",
-                f"{row.title} is theirs, and does not serve what this site writes.",
-                f"{each.name} serves {', '.join(sorted(served)) or 'nothing'}",
-                each.version,
-                f"bring {row.title} to {row.known or 'a release with it'}, or write {part}: ours",
-            )
+            actual = f"{each.name} serves {', '.join(sorted(served)) or 'nothing'}"
+            known, own = row.known or "a release with it", each.version
+            words = {"part": part, "title": row.title, "version": own, "known": known}
+            yield _finding("definition", actual, **words)
     for workload in workloads:
         yield from _one_of_theirs(row, part, workload)
     yield from _policies(look, row, part)
@@ -477,23 +411,12 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
 def _one_of_theirs(row: ClusterPart, part: Part, workload: Workload) -> Iterator[Finding]:
     if workload.state:
         why = f" ({'; '.join(workload.why)})" if workload.why else ""
-        yield _finding(
-            f"{part}-not-ready",
-            f"{row.title} is theirs, and is not ready.",
-            f"{workload.key}: {workload.state}{why}",
-            "all of its pods ready",
-            "mend it, or wait until it is ready",
-        )
+        actual = f"{workload.key}: {workload.state}{why}"
+        yield _finding("not-ready", actual, part=part, title=row.title)
     found, known = _MAJOR.match(version_in(workload.image)), _MAJOR.match(row.known)
     if found and known and found[1] != known[1]:
-        yield _finding(
-            f"{part}-version",
-            f"{row.title} is theirs, and of a release that Railyard was not made with.",
-            f"{workload.key}: {_version(workload)}",
-            row.known,
-            "read its release notes; acceptance proves what works",
-            "warning",
-        )
+        actual = f"{workload.key}: {_version(workload)}"
+        yield _finding("version", actual, part=part, title=row.title, known=row.known)
 
 
 def _version(workload: Workload) -> str:
@@ -507,13 +430,9 @@ def _policies(look: PartsLook, row: ClusterPart, part: Part) -> Iterator[Finding
     states = [(each, state_of(each)) for each in policies]
     words = [f"{row.status.kind} {name_of(each)}: {state}" for each, state in states if state]
     if words or not policies:
-        yield _finding(
-            f"{part}-policy",
-            f"{row.title} is theirs, and has not done its work.",
-            "; ".join(words) or f"no {row.status.kind}",
-            f"one {row.status.kind} whose state is ready",
-            "look at its operator's log, and at the pods that it starts",
-        )
+        kind = row.status.kind
+        actual = "; ".join(words) or f"no {kind}"
+        yield _finding("policy", actual, part=part, title=row.title, kind=kind)
 
 
 def _resources(
@@ -533,14 +452,8 @@ def _resources(
         offered = _allocatable(look.nodes.get(nodes[0], {}))
         there = sorted(each for each in offered if "/" in each)
         names = sorted(configured) or there
-        yield _finding(
-            f"{part}-resource",
-            f"{TABLE[part].title} belongs to its owner, but it does not publish {name}.",
-            f"none on {', '.join(nodes)}; it has {', '.join(names) or 'nothing'}",
-            f"{name} on each node",
-            "write its names as rails[].resource and pod_network.resource_prefix, or let it "
-            "publish the names of the file",
-        )
+        actual = f"none on {', '.join(nodes)}; it has {', '.join(names) or 'nothing'}"
+        yield _finding("resource", actual, part=part, title=TABLE[part].title, name=name)
 
 
 def _allocatable(node: Mapping[str, Any]) -> dict[str, int]:
@@ -552,13 +465,7 @@ def _allocatable(node: Mapping[str, Any]) -> dict[str, int]:
 def _attachments(look: PartsLook) -> Iterator[Finding]:
     for key, want, live in look.attachments.objects:
         differs = () if live is None else tuple(attachment_differences(want, live))
-        if live is None or differs:
-            yield _finding(
-                "attachments-absent" if live is None else "attachments-differ",
-                "the file leaves the attachment of a rail to its owner, but the cluster lacks it."
-                if live is None
-                else "the attachment of a rail, which its owner made, does not fit the site.",
-                f"no {key}" if live is None else f"{key}: {'; '.join(differs)}",
-                "the one that jobs of this site ask for",
-                "ask its owner to correct it, or write kubernetes.components.attachments: ours",
-            )
+        if live is None:
+            yield _finding("attachments-absent", f"no {key}")
+        elif differs:
+            yield _finding("attachments-differ", f"{key}: {'; '.join(differs)}")
