@@ -70,7 +70,17 @@ def init(  # noqa: PLR0913 - one parameter for each option
             "  fix    use letters, digits, hyphens, underscores and dots"
         )
     name = write.project_name(folder.absolute().name)
-    site = _site(example, rails, hosts, discovered)
+    text = write.example_text(example)
+    if discovered is None and rails is None and hosts is None and sys.stdin.isatty():
+        own_rails, own_hosts = numbers_of(text)
+        rails = typer.prompt("Rails", default=own_rails, type=int) if own_rails else None
+        hosts = typer.prompt("Workers", default=own_hosts, type=int) if own_hosts else None
+    try:
+        cards = read_found(read_text(discovered)) if discovered else ()
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"{discovered}: cannot be read: {error}."
+        raise UsageError(f"{what} Nothing was written.") from error
+    site = resize(text, rails, hosts, cards)
     files = write.render_files(
         write.ProjectPlan(name, stack, site, pack_wheel(), wanted_versions())
     )
@@ -87,19 +97,6 @@ def init(  # noqa: PLR0913 - one parameter for each option
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})
     say(f"{folder}: wrote {', '.join(files)} (example {example}).\n")
     say(write.render_next_steps(folder, stack, engine, secrets))
-
-
-def _site(example: write.Example, rails: int | None, hosts: int | None, found: Path | None) -> str:
-    text = write.example_text(example)
-    if found is None and rails is None and hosts is None and sys.stdin.isatty():
-        own_rails, own_hosts = numbers_of(text)
-        rails = typer.prompt("Rails", default=own_rails, type=int) if own_rails else None
-        hosts = typer.prompt("Workers", default=own_hosts, type=int) if own_hosts else None
-    try:
-        cards = read_found(read_text(found)) if found else ()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{found}: cannot be read: {error}. Nothing was written.") from error
-    return resize(text, rails, hosts, cards)
 
 
 def _check(engine: Engine, folder: Path, stack: str) -> None:

@@ -79,7 +79,23 @@ def job(  # noqa: PLR0913 - one parameter for each option
         say(render_objects(make_job(_good(chosen, troubles)).objects), nl=False)
         return
     api, ready = _ready(found, asked, chosen, troubles)
-    _follow(api, ready, asked, start_deadline_s)
+    follow.create(api, ready)
+    say(f"{ready.name}: created in namespace {ready.namespace}")
+    try:
+        ends = follow.read_job(api, ready, say, start_deadline_s)
+    except KeyboardInterrupt:
+        say(f"\n{follow.how_to_go_on(ready)}")
+        raise typer.Exit(INTERRUPTED) from None
+    verdicts = [
+        follow.judge_end(asked, ready.limits, each.probe, end)
+        for each, end in zip(ready.watched, ends, strict=True)
+    ]
+    for each, verdict in zip(ready.watched, verdicts, strict=True):
+        head = f"{each.probe.name}, " if each.probe and len(verdicts) > 1 else ""
+        say("\n".join((head + verdict.lines[0], *verdict.lines[1:])))
+    say(f"take it away: {follow.delete_line(ready)}")
+    codes = {each.exit_code for each in verdicts}
+    raise typer.Exit(1 if 1 in codes else max(codes))
 
 
 def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
@@ -114,26 +130,6 @@ def _ready(
             _good(None, (*troubles, Refusal(str(error), "the cluster could not be asked.")))
         raise
     return api, made
-
-
-def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> None:
-    follow.create(api, ready)
-    say(f"{ready.name}: created in namespace {ready.namespace}")
-    try:
-        ends = follow.read_job(api, ready, say, start_deadline_s)
-    except KeyboardInterrupt:
-        say(f"\n{follow.how_to_go_on(ready)}")
-        raise typer.Exit(INTERRUPTED) from None
-    told = [
-        follow.judge_end(asked, ready.limits, each.probe, end)
-        for each, end in zip(ready.watched, ends, strict=True)
-    ]
-    for each, verdict in zip(ready.watched, told, strict=True):
-        head = f"{each.probe.name}, " if each.probe and len(told) > 1 else ""
-        say("\n".join((head + verdict.lines[0], *verdict.lines[1:])))
-    say(f"take it away: {follow.delete_line(ready)}")
-    codes = {each.exit_code for each in told}
-    raise typer.Exit(1 if 1 in codes else max(codes))
 
 
 image_app = command_app("Build the image in which acceptance and sample jobs run.")

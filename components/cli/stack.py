@@ -75,14 +75,9 @@ class Stack:
         return {**self.reach_secrets, **secrets_from(os.environ)}
 
 
-def pulumi(
-    arguments: Sequence[str],
-    *,
-    environment: Mapping[str, str] | None = None,
-    stdin: str | None = None,
-) -> str:
+def pulumi(arguments: Sequence[str], *, stdin: str | None = None) -> str:
     """Run the Pulumi CLI and return its output; UsageError with its own text if it failed."""
-    done = run_pulumi(arguments, environment=environment, stdin=stdin, deadline_s=PULUMI_DEADLINE_S)
+    done = run_pulumi(arguments, stdin=stdin, deadline_s=PULUMI_DEADLINE_S)
     if done.returncode != 0:
         raise UsageError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr.strip()}")
     return done.stdout
