@@ -77,27 +77,6 @@ EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
 SITE_FILE: Final = "site.yaml"
 WORKFLOW: Final = ".github/workflows/preview.yml"
 REQUIREMENTS: Final = "requirements.txt"
-_PROJECT: Final = """\
-name: {}
-description: An RDMA GPU Kubernetes cluster from site.yaml, by Railyard
-runtime:
-  name: python
-  options:
-    virtualenv: .venv
-main: .
-"""
-_PROGRAM: Final = '''\
-"""The Pulumi program: the site that the stack names in `railyard:site`."""
-
-from railyard_rdma import run
-
-run()
-'''
-_IGNORED: Final = """\
-/.venv/
-/.railyard/
-__pycache__/
-"""
 _CHECKOUT_INSTALL: Final = (
     "          .venv/bin/pip install --require-hashes -r requirements.lock\n"
     "          .venv/bin/pip install --no-deps -e .\n"
@@ -138,11 +117,11 @@ def render_files(plan: ProjectPlan) -> dict[str, bytes]:
     workflow = workflow.replace("|| 'dev'", f"|| '{plan.stack}'")
     workflow = workflow.replace("else dev.", f"else {plan.stack}.")
     texts = {
-        "Pulumi.yaml": _PROJECT.format(json.dumps(plan.name)),
+        "Pulumi.yaml": _shipped("template", "project.yaml").format(name=json.dumps(plan.name)),
         f"Pulumi.{plan.stack}.yaml": f"config:\n  railyard:site: {SITE_FILE}\n",
-        "__main__.py": _PROGRAM,
+        "__main__.py": _shipped("template", "program.txt"),
         SITE_FILE: mark_example(plan.site),
-        ".gitignore": _IGNORED,
+        ".gitignore": _shipped("template", "ignored.txt"),
         WORKFLOW: version.sub(plan.versions["pulumi"], workflow),
     }
     return {name: text.encode() for name, text in texts.items()} | render_package(plan.wheel)
