@@ -163,13 +163,15 @@ def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:
     return tuple(waive(spec, found)[0])
 
 
-def load_checked_site(path: Path) -> CheckedSite:
+def load_checked_site(path: Path, *, reads_only: bool = False) -> CheckedSite:
     """Load a site file or a stack file and run every rule.
+
+    A command that `reads_only` installs nothing: charts and the bundle may be elsewhere.
 
     Raises:
         UsageError: The file does not exist or cannot be read.
     """
-    return check_loaded(load_site(path), str(path))
+    return check_loaded(load_site(path), str(path), reads_only=reads_only)
 
 
 def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
@@ -182,7 +184,9 @@ def check_config_value(value: Json, source_file: Path | None, site: Json = None)
 
 
 @without_collector()
-def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> CheckedSite:
+def check_loaded(
+    loaded: Loaded, file: str, lock: Lock | None = None, *, reads_only: bool = False
+) -> CheckedSite:
     """Run every rule on the readable part of a loaded file.
 
     The default of `lock` is the one next to the file.
@@ -200,7 +204,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
         sound = [rule for rule in RULES if wrong.isdisjoint(rule.needs)]
         ruled = [problem for rule in sound for problem in rule.problems(spec)]
         own: dict[Finding, None] = {}
-        for problem in (*ruled, *_check_beside(spec, loaded, pins)):
+        for problem in (*ruled, *_check_beside(spec, loaded, pins, reads_only=reads_only)):
             # The file lacks a cloud's host, so the place is its pool.
             paths = [(place, written_at(spec, place.path)) for place in problem.where]
             where = (place if path == place.path else Place(path) for place, path in paths)
@@ -231,7 +235,9 @@ def _at_its_entry(problem: Finding) -> Finding:
     return replace(problem, what=what, where=tuple(dict.fromkeys(where)))
 
 
-def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Finding]:
+def _check_beside(
+    spec: ClusterSpec, loaded: Loaded, lock: Lock, *, reads_only: bool
+) -> Iterator[Finding]:
     """Run the rules on files next to the site; a text without a file has none."""
     if loaded.secrets is not None:
         for rule, check in (
@@ -241,9 +247,11 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Fin
             yield from named(rule, dict.fromkeys(check(spec, loaded.secrets)))
     if lock.path is not None:
         project = find_project(lock.path.parent.resolve()) or Path.cwd()
-        yield from named("project-path", site_files.check_project_path(spec, project))
+        if not reads_only:
+            yield from named("project-path", site_files.check_project_path(spec, project))
         yield from named("lock-entry", site_files.check_lock_entry(spec, lock))
-        yield from named("bundle", site_files.check_bundle(spec, lock, project))
+        if not reads_only:
+            yield from named("bundle", site_files.check_bundle(spec, lock, project))
 
 
 def _follows(problem: Finding, loaded: Loaded) -> bool:

@@ -48,7 +48,7 @@ def audit(
     the environment as RAILYARD_SECRET_NAME. Exit codes: 0 everything is as the file says, 1 the
     file has problems, 3 something differs, 4 something could not be read.
     """
-    site = load_file(file)
+    site = load_file(file, reads_only=True)
     found = run_audit(site.spec.name, site.plan, site.all_secrets)
     if form == "sarif":
         # A finding for each deviation, at the device in the file; the cluster is at its top.
@@ -92,7 +92,7 @@ def watch(
     count. Secrets come from the environment as RAILYARD_SECRET_NAME. Exit codes: 0 all is well, 1
     the file has problems or a proof failed, 3 something differs, 4 something could not be judged.
     """
-    site = load_file(file)
+    site = load_file(file, reads_only=True)
     asked, begun = site.spec.watch, datetime.now(UTC)
     secrets = site.all_secrets | pod_access(os.environ)
     is_quiet = metrics == Path("-")

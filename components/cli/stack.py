@@ -178,9 +178,10 @@ def load_stack(name: str) -> Stack:
     return Stack(name, spec, plan, applied, config.secrets, lock, running, checked.lines)
 
 
-def load_file(file: Path) -> Stack:
+def load_file(file: Path, *, reads_only: bool = False) -> Stack:
     """Read a site file; secrets come from the environment. No device is contacted."""
-    checked, name = load_checked_site(file), file.stem.removeprefix("Pulumi.")
+    checked = load_checked_site(file, reads_only=reads_only)
+    name = file.stem.removeprefix("Pulumi.")
     spec, lock = checked.spec_or_raise(), checked.lock
     plan = make_plan(spec, name, lock)
     return Stack(name, spec, plan, Applied(), {}, lock, lines=checked.lines)

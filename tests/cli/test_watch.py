@@ -88,6 +88,20 @@ def test_nothing_answers_and_the_metrics_say_so(railyard: Call, site: Path) -> N
     assert [*Path(".railyard/site").glob("run-*/report.html")]
 
 
+def test_a_chart_and_a_bundle_of_the_project_are_not_needed(railyard: Call, site: Path) -> None:
+    """The pod has the site without its project; `check` still asks for both."""
+    text = site.read_text().replace("chart: {version", "chart: {chart: ./charts/gpu, version")
+    site.write_text(f"{text}sources: {{bundle: ./bundle}}\n")
+    assert {"project-path"} == {
+        line.partition(":")[0]
+        for line in railyard("check", str(site)).out.splitlines()
+        if "is not in the project" in line or "lacks bundle.json" in line
+    }
+    done = railyard("watch", str(site), "--no-accept")
+    assert done.code == 4
+    assert "leaf-01      not read" in done.out
+
+
 def test_with_a_hyphen_only_metrics_are_printed(railyard: Call, site: Path) -> None:
     done = railyard("watch", str(site), "--no-accept", "--metrics", "-")
     assert done.out.startswith("# HELP railyard_run_timestamp_seconds ")
