@@ -30,23 +30,30 @@ class GivenSecrets:
     """The values that are known; a preview may not know one that another resource makes."""
     plain: tuple[str, ...] = ()
     """The names of those that the program does not mark as secret; a policy can refuse them."""
+    empty: tuple[str, ...] = ()
+    """The names of those with an empty text, as a variable of CI that is not set gives it."""
 
     @property
     def unknown(self) -> bool:
         """Whether a preview does not know all of them yet."""
-        return len(self.texts) < len(self.outputs)
+        return len(self.texts) + len(self.empty) < len(self.outputs)
 
     def check(self, named: Collection[str], needed: Collection[str], config: pulumi.Config) -> None:
         """Compare the names with those in the site file, and with those that are needed.
 
         Raises:
-            UsageError: The file does not have a name, or a secret is missing.
+            UsageError: The file does not have a name, or a secret is missing or empty.
         """
         lines: list[str] = []
         if extra := sorted(self.outputs.keys() - {*named}):
             lines.append(
                 f"the site file does not use these `secrets` of the Site: {', '.join(extra)}.\n"
                 f"  fix    correct the names; the file uses {', '.join(sorted(named)) or 'none'}"
+            )
+        if self.empty:
+            lines.append(
+                f"these `secrets` of the Site are empty: {', '.join(sorted(self.empty))}.\n"
+                "  fix    give their values; see that the variables behind them are set"
             )
         have = {*self.outputs, *(name for name in needed if config.get(name) is not None)}
         if missing := sorted({*needed} - have):
@@ -69,5 +76,7 @@ def given_secrets(secrets: pulumi.Input[Mapping[str, pulumi.Input[str]]]) -> Giv
         each = {name: whole.apply(itemgetter(name)) for name in names}
     outputs = {name: pulumi.Output.secret(value) for name, value in each.items()}
     known = {name: wait_for(value) for name, value in outputs.items()}
+    empty = tuple(name for name, text in known.items() if text == "")
     plain = tuple(name for name, value in each.items() if not _sync_await(value.is_secret()))
-    return GivenSecrets(outputs, {name: text for name, text in known.items() if text}, plain)
+    texts = {name: text for name, text in known.items() if text}
+    return GivenSecrets(outputs, texts, plain, empty)

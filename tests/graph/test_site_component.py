@@ -150,6 +150,11 @@ def test_a_secret_that_the_program_does_not_mark_is_named_for_policies() -> None
         ({"site": "site.yaml", "parts": []}, SECRETS, ["has nothing", "remove `parts`"]),
         (
             {"site": "site.yaml"},
+            {**SECRETS, "switch_password": ""},
+            ["these `secrets` of the Site are empty: switch_password.", "give their values"],
+        ),
+        (
+            {"site": "site.yaml"},
             {"switch_password": "x"},
             ["missing: ssh_private_key.", "config set --secret railyard:ssh_private_key"],
         ),
