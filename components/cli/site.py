@@ -427,6 +427,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     ] = False,
     backend: Annotated[str, option("Address of the states as the pods reach it.")] = "",
     preview: Annotated[bool, option("Only preview; change nothing.", "--preview")] = False,
+    operator_version: Annotated[str, option("Release of the operator.")] = "",
     kubeconfig: Annotated[
         Path | None, option("Cluster with the operator; its definition is read.")
     ] = None,
@@ -438,6 +439,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
     """
     if not operator:
         raise UsageError("the form of the export is missing.\n  fix    add --operator")
+    if operator_version:
+        operators.refuse_old(operator_version)
     if kubeconfig:
         _refuse_old_cluster(kubeconfig)
     file = config_file(stack)
@@ -466,7 +469,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
         secret=f"railyard-{operators.object_name(stack)}",
         preview=preview,
     )
-    tested = "checked" if kubeconfig else "not checked: --kubeconfig FILE"
+    tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
     files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
     order, oldest = fold_names(each.name for each in stacks), operators.OLDEST
     commit, secret = exported.source.commit[:12], exported.secret
@@ -497,7 +500,7 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
     if "spec" not in answer.body:
         raise UsageError(
             f"the operator's definition cannot be read: {answer.words}\n  where  {where}\n"
-            "  fix    use a login that may get customresourcedefinitions"
+            "  fix    use a login that may get customresourcedefinitions, or --operator-version"
         )
     operators.refuse_old_definition(answer.body, where)
 

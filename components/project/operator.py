@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from components.catalogue.operator_versions import parse_numbers
 from components.core.errors import UsageError
 from components.core.limits import FILE_BYTES, run_within
 
@@ -170,19 +171,34 @@ def has_password(address: str) -> bool:
     return parts.password is not None or (parts.scheme == "https" and parts.username is not None)
 
 
+def refuse_old(version: str) -> None:
+    """Refuse an old release of the operator, and a text without its three numbers."""
+    where = "--operator-version"
+    if len(numbers := parse_numbers(version)) < 3:  # noqa: PLR2004 - three parts of a release
+        raise UsageError(
+            f"{version!r} is not a release of the operator.\n  where  {where}\n"
+            f"  fix    write for example {TESTED}"
+        )
+    if numbers < parse_numbers(OLDEST):
+        raise _too_old(f"the operator {version} is too old", where)
+
+
 def refuse_old_definition(definition: Mapping[str, Any], where: str) -> None:
     """Refuse an operator whose definition of a Stack lacks fields of newer releases."""
     versions = [each for each in definition["spec"]["versions"] if each["name"] == "v1"]
     schema: Any = versions[0]["schema"]["openAPIV3Schema"]["properties"] if versions else {}
     for part, field in (("spec", "workspaceTemplate"), ("status", "projectInfo")):
         if field not in schema.get(part, {}).get("properties", {}):
-            raise UsageError(
-                f"the operator is too old: its Stacks have no {part}.{field}. It needs to be "
-                f"{OLDEST} or later: earlier ones repeat a failed update without an end.\n"
-                f"  where  {where}\n"
-                "  fix    update its definitions, and then the operator: helm upgrade"
-                f" pulumi-kubernetes-operator {_CHART} --version {TESTED}"
-            )
+            raise _too_old(f"the operator is too old: its Stacks have no {part}.{field}", where)
+
+
+def _too_old(what: str, where: str) -> UsageError:
+    return UsageError(
+        f"{what}. It needs to be {OLDEST} or later: earlier ones repeat a failed update without an"
+        f" end.\n  where  {where}\n"
+        "  fix    update its definitions, and then the operator: helm upgrade"
+        f" pulumi-kubernetes-operator {_CHART} --version {TESTED}"
+    )
 
 
 def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool) -> Source:

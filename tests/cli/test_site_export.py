@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from components.core.errors import UsageError
-from components.project.operator import refuse_old_definition
+from components.project.operator import refuse_old, refuse_old_definition
 from lab.cluster.api import ApiError
 from lab.cluster.plane import ControlPlane
 from tests.cli.conftest import Call
@@ -355,6 +355,25 @@ def test_a_name_that_the_operator_refuses_is_refused_here(railyard: Call, projec
     text = refused(railyard, "--operator", stack=name)
     assert name in text
     assert "at most 42 characters" in text
+
+
+@pytest.mark.parametrize("version", ["1.16.0", "v2.0.0-beta.1", "2.7.9"])
+def test_an_old_release_is_refused(railyard: Call, project: Path, version: str) -> None:
+    assert project.is_dir()
+    text = refused(railyard, "--operator", "--operator-version", version)
+    assert f"the operator {version} is too old" in text
+    assert "  where  --operator-version" in text
+    assert "helm upgrade" in text
+
+
+def test_a_word_is_no_release(railyard: Call, project: Path) -> None:
+    assert project.is_dir()
+    assert "'new' is not a release" in refused(railyard, "--operator", "--operator-version", "new")
+
+
+@pytest.mark.parametrize("version", ["2.8.0", "v2.9.0", "2.10.0-rc.1", "3.0.0"])
+def test_a_newer_release_is_accepted(version: str) -> None:
+    refuse_old(version)
 
 
 def definition() -> Any:  # noqa: ANN401 - a Kubernetes object
