@@ -215,13 +215,12 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
         if not operation:
             asked = True
             try:
-                answer, why = api.change("DELETE", path_of(api, kind, identity)), ""
+                operation, why = _operation(api.change("DELETE", path_of(api, kind, identity))), ""
             except CloudError as error:
                 is_lost = isinstance(error, NotFoundError | AmbiguousError)
                 if not is_lost and error.status not in _IN_USE:
                     raise
-                answer, why = {}, str(error)
-            operation = _operation(answer)
+                why = str(error)
         else:
             state, said = operation_state(api, kind, operation)
             operation, why = ("", said) if state == "FAILED" else (operation, why)
