@@ -302,10 +302,17 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
     first = spec.workers[0]
     build = containers.build
     base = build.login if build else None
+    image: RemoteStep | None = None
+    if build:
+        lines = _arguments(build) | _registry(containers.image, containers.login)
+        lines |= _registry(build.base, build.login, "base_")
+        lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
+        head = _head(containers, first, stack)
+        image = _step(first, "image", "build", head, lines, BUILD_DEADLINE_S)
     return PayloadPlan(
         keys=f"payload keys --stack {stack}",
         base_login=_login_store(first, stack, "base_registry", base) if base else None,
-        image=_build_step(containers, build, first, stack) if build else None,
+        image=image,
         hosts=tuple(
             HostPayload(
                 (
@@ -377,14 +384,6 @@ def build_digest(build: ImageBuild) -> str:
     lines = enumerate(dockerfile_text().splitlines(), 1)
     file = {f"dockerfile.line_{number:03}": line for number, line in lines}
     return short_digest(HostState(_arguments(build) | file).render())
-
-
-def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:
-    lines = _arguments(build) | _registry(containers.image, containers.login)
-    lines |= _registry(build.base, build.login, "base_")
-    lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
-    head = _head(containers, host, stack)
-    return _step(host, "image", "build", head, lines, BUILD_DEADLINE_S)
 
 
 def container_flags(containers: Containers) -> str:
