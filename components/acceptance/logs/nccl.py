@@ -188,26 +188,21 @@ _MOST_BAD_ROWS: Final = 20
 
 def _half(half: _Half, each: _Iterations) -> Measure:
     processes = [times[each.skipped_iterations :] for times in each.per_process_max_times_us]
+    shown = half.nwrong.strip() if isinstance(half.nwrong, str) else half.nwrong
+    wrong = None
+    if shown is not None and str(shown).lower() not in _UNCHECKED:
+        wrong = None if isinstance(shown, str) and not shown.isdecimal() else float(shown)
+        if wrong is None or wrong < 0 or wrong != round(wrong):
+            raise ValueError(f"nwrong: {half.nwrong!r:.42} is not a count")
     return Measure(
         time_us=half.time or half.cpu_time or 0.0,
         algbw_gb_s=half.alg_bw,
         busbw_gb_s=half.bus_bw,
-        wrong=_count(half.nwrong),
+        wrong=None if wrong is None else round(wrong),
         slowest_us=each.max_us,
         varies_percent=each.cv_pct,
         process_us=tuple(sum(times) / len(times) for times in processes if times),
     )
-
-
-def _count(nwrong: float | str | None) -> int | None:
-    if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
-        return None
-    if isinstance(nwrong, str) and not nwrong.strip().isdecimal():
-        raise ValueError(f"nwrong: {nwrong[:40]!r} is not a count")
-    count = float(nwrong)
-    if count < 0 or count != round(count):
-        raise ValueError(f"nwrong: {nwrong} is not a count")
-    return round(count)
 
 
 _RANK = re.compile(
