@@ -104,7 +104,7 @@ def endpoints_of(plan: ClusterPlan) -> Mapping[str, str]:
 
 def _checked(args: SiteArgs) -> CheckedSite:
     """Read and check the file, or the text with its lock."""
-    site = _required("site", args["site"])
+    site = _required("site", args["site"], "a path or the text of a site")
     if "\n" not in site:
         if args.get("lock") is not None:
             raise UsageError(
@@ -114,24 +114,30 @@ def _checked(args: SiteArgs) -> CheckedSite:
         return load_checked_site(Path(site))
     lock = Lock()
     if "lock" in args:
-        lock, wrong = parse_lock(_required("lock", args["lock"]), Path("lock"))
+        lock, wrong = parse_lock(
+            _required("lock", args["lock"], "the text of a lock"), Path("lock")
+        )
         if wrong:
             raise SpecError(render_text(wrong))
     return check_loaded(parse_site(site, "site"), "site", lock)
 
 
-def _required(key: str, value: pulumi.Input[T]) -> T:
+def _required(key: str, value: pulumi.Input[T], wanted: str, kind: type = str) -> T:
     found = wait_for(value)
     if found is None:
         raise UsageError(
             f"`{key}` of the Site is not known in this preview: it comes from a resource that the"
             " update makes.\n  fix    create that resource first: pulumi up --target <its URN>"
         )
+    if not isinstance(found, kind):
+        is_what = f"{key}` of the Site is a{'n' * isinstance(found, int)} {type(found).__name__}"
+        raise UsageError(f"`{is_what}, and it takes {wanted}.\n  fix    correct the program")
     return found
 
 
 def _parts(args: SiteArgs) -> Sequence[Part]:
-    written = _required("parts", args["parts"]) if "parts" in args else PARTS
+    known = f"a list of {', '.join(PARTS)}"
+    written = _required("parts", args["parts"], known, list) if "parts" in args else PARTS
     if wrong := sorted({*written} - {*PARTS}) or (() if written else ["nothing"]):
         raise UsageError(
             f"`parts` of the Site has {', '.join(wrong)}, and it takes {', '.join(PARTS)}.\n"

@@ -155,6 +155,19 @@ def test_a_secret_that_the_program_does_not_mark_is_named_for_policies() -> None
         ),
         (
             {"site": "site.yaml"},
+            {**SECRETS, "switch_password": None},
+            ["these `secrets` of the Site are empty: switch_password.", "give their values"],
+        ),
+        (
+            {"site": "site.yaml"},
+            {**SECRETS, "switch_password": 7},
+            ["these `secrets` of the Site are no text: switch_password.", "quotes"],
+        ),
+        ({"site": 5}, SECRETS, ["`site` of the Site is an int", "a path or the text of a site"]),
+        ({"site": "name: a\n", "lock": {}}, SECRETS, ["`lock` of the Site is a dict", "text"]),
+        ({"site": "site.yaml", "parts": "hosts"}, SECRETS, ["`parts` of the Site is a str"]),
+        (
+            {"site": "site.yaml"},
             {"switch_password": "x"},
             ["missing: ssh_private_key.", "config set --secret railyard:ssh_private_key"],
         ),
