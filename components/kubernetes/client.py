@@ -101,9 +101,9 @@ REQUEST_DEADLINE_S: Final = 5.0
 """Seconds for one try of a request."""
 TRIES: Final = 4
 """Attempts before the client gives up: the first one, and urllib3's three retries."""
-CONNECTIONS_KEPT: Final = 16
-"""Idle connections kept for the next call: as many as acceptance's calls at once. urllib3 keeps
-one, and opens another for each further call."""
+CALLS_AT_ONCE: Final = 16
+"""The most requests of one client under way, and its idle connections kept for the next ones:
+urllib3 keeps one, and opens another for each further call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def _pool(cluster: Part, url: str, login: _Login) -> PoolManager:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     elif not authority:
         context.load_default_certs()
-    options: dict[str, Any] = {"ssl_context": context, "maxsize": CONNECTIONS_KEPT}
+    options: dict[str, Any] = {"ssl_context": context, "maxsize": CALLS_AT_ONCE}
     if cluster.get("tls-server-name"):
         options["server_hostname"] = cluster["tls-server-name"]
     api = parse_url(url)

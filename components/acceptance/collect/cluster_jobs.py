@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from components.acceptance.probes.probe_job import POD_ADDRESS, RAIL_ADDRESS
 from components.core.errors import Bug, DeviceError
 from components.core.templates import read_table
 from components.jobs.templates import ACCEPTANCE, PART_OF
-from components.kubernetes.client import Answer, KubernetesCalls
+from components.kubernetes.client import CALLS_AT_ONCE, Answer, KubernetesCalls
 from components.kubernetes.manifest import Body as ManifestBody
 from components.kubernetes.manifest import pods_in
 
@@ -290,8 +290,6 @@ class ProbeWait:
         return f"given up after {waited_s:.0f} s" if waited_s < self._deadline_s else ""
 
 
-CALLS_AT_ONCE: Final = 16
-"""Requests to the API under way, of all probes."""
 POLL_S: Final = 0.5
 """Seconds between two requests for the state of a running job: a run lasts seconds to minutes."""
 LIST_S: Final = 2.0
@@ -484,17 +482,7 @@ def run_probe(
             why = why_waiting(api, objects)
             ran = replace(ran, reason="; ".join(filter(None, (why, ran.reason))))
         elif not ran.succeeded:
-            # The last lines of the other jobs: a perftest's server knows why its client ended.
-            others = [each for each in objects if each["kind"] in {"Job", "Pod"}]
-            logs = [(each, _log_of(api, each)) for each in others if each is not watched]
-            lines = [
-                (each, [*filter(None, map(str.strip, log.splitlines()))]) for each, log in logs
-            ]
-            said = [
-                f"{each['metadata']['name']}: {' | '.join(last[-_LAST_LINES:])}"
-                for each, last in lines
-                if last
-            ]
+            said = _said_by_others(api, objects, watched)
             ran = replace(ran, reason="; ".join((ran.reason, *said)))
     except DeviceError as error:
         ran = ProbeRun(reason=str(error))
@@ -553,6 +541,15 @@ def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -
 _GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
 _LAST_LINES: Final = 4
 """Lines of the other end's log: its last messages, and the line that its script adds."""
+
+
+def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:
+    """The last lines of a failed probe's other jobs: a perftest's server knows why it ended."""
+    for body in objects:
+        if body["kind"] in {"Job", "Pod"} and body is not watched:
+            lines = [line.strip() for line in _log_of(api, body).splitlines() if line.strip()]
+            if lines:
+                yield f"{body['metadata']['name']}: {' | '.join(lines[-_LAST_LINES:])}"
 
 
 def _log_of(api: Api, body: Body) -> str:
