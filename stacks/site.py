@@ -130,8 +130,12 @@ def _required(key: str, value: pulumi.Input[T], wanted: str, kind: type = str) -
             " update makes.\n  fix    create that resource first: pulumi up --target <its URN>"
         )
     if not isinstance(found, kind):
-        is_what = f"{key}` of the Site is a{'n' * isinstance(found, int)} {type(found).__name__}"
-        raise UsageError(f"`{is_what}, and it takes {wanted}.\n  fix    correct the program")
+        name = type(found).__name__
+        article = "an" if name == "int" else "a"
+        raise UsageError(
+            f"`{key}` of the Site is {article} {name}, and it takes {wanted}.\n"
+            "  fix    correct the program"
+        )
     return found
 
 
