@@ -181,13 +181,20 @@ def judge_artefacts(
             shown = "".join(words) or says
         elif key == "reach" and says >= "400" and says not in _NO_HEAD:
             shown, fix = f"the server answers {says}", _FETCH_FIXES["22"]
-        row = _IMAGES.get(says, "image" if fix else "broken-image")
-        if key != "image":
-            row = "absent-file" if says == "absent" else "file" if fix else ""
-            row = row or ("other-file" if each.sha256 not in {"", says} else "")
-        if row:
+        if row := _row_of(each, says, is_reached=not fix):
             words = {"name": each.name, "address": each.address, "wanted": each.sha256 or "there"}
             yield lack(device, row, shown, **words, fix=fix)
+
+
+def _row_of(artefact: Artefact, says: str, *, is_reached: bool) -> str:
+    """The row of findings.yaml for a host's answer; empty if all is well."""
+    if artefact.kind == "image":
+        return _IMAGES.get(says, "broken-image" if is_reached else "image")
+    if says == "absent":
+        return "absent-file"
+    if not is_reached:
+        return "file"
+    return "" if artefact.sha256 in {"", says} else "other-file"
 
 
 _NO_HEAD: Final = frozenset({"403", "405", "501"})
