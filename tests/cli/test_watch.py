@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -26,37 +25,13 @@ from components.update.audit import Audit
 from tests.cli.conftest import Call
 from tests.cli.test_audit import closed
 from tests.lab_physics.site import Site, take_evidence
-
-
-class Gateway(BaseHTTPRequestHandler):
-    """A Pushgateway: it keeps what it got, or refuses it."""
-
-    got: tuple[str, str, str] | None = None
-    status = 200
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        type(self).got = (self.command, self.path, body)
-        self.send_response(self.status)
-        self.end_headers()
-        self.wfile.write(b"text format parsing error in line 1\n")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-        del format, args
+from tests.pushgateway import Gateway, pushgateway
 
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[type[Gateway], str]]:
-    class Own(Gateway):
-        pass
-
-    server = HTTPServer(("127.0.0.1", 0), Own)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Own, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with pushgateway() as made:
+        yield made
 
 
 @pytest.fixture

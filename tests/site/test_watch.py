@@ -9,11 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from sys import base_prefix
 from typing import Any, Final
@@ -22,6 +20,7 @@ import pytest
 
 from lab.up import choose_site, load_spec
 from tests.lab.until import until
+from tests.pushgateway import Gateway, pushgateway
 from tests.site.playground import PROJECT, Done, Playground, run
 
 pytestmark = pytest.mark.site
@@ -44,33 +43,18 @@ BAD: Final = (
 )
 
 
-class Gateway(BaseHTTPRequestHandler):
-    """A Pushgateway: it keeps the metrics of the last run."""
-
-    metrics = ""
-
-    def do_PUT(self) -> None:
-        assert self.path == "/metrics/job/railyard/site/dgx-roce"
-        type(self).metrics = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-        del format, args
-
-
 @pytest.fixture
 def gateway() -> Iterator[tuple[type[Gateway], str]]:
-    class Own(Gateway):
-        pass
+    with pushgateway() as made:
+        yield made
 
-    server = HTTPServer(("127.0.0.1", 0), Own)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Own, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+
+def metrics(got: type[Gateway]) -> list[str]:
+    """The lines of the last push, which is of this site."""
+    assert got.got is not None
+    _, path, text = got.got
+    assert path == "/metrics/job/railyard/site/dgx-roce"
+    return text.splitlines()
 
 
 def asked(site: Playground, *what: str) -> Any:  # noqa: ANN401 - a JSON document
@@ -205,14 +189,14 @@ def test_the_job_of_watch_proves_the_site_and_sees_a_fault(
         good = watcher.run().must()
         assert "0 differences. Nothing was changed." in good
         assert re.search(r"^PASSED +perftest-rail-1-gpu01-gpu02 ", good, re.MULTILINE), good
-        assert {*GOOD} <= {*got.metrics.splitlines()}
+        assert {*GOOD} <= {*metrics(got)}
         assert conditions(standing) == dict.fromkeys(WORKERS, ("False", "No Health Failures"))
 
         standing.fault("leaf-01", "trust", "1/2", "L2")
         bad = watcher.run().must(1)
         assert "trust of port 1/2 is L2, want L3" in bad
         assert "wrong traffic class at leaf-01 1/2" in bad
-        assert {*BAD} <= {*got.metrics.splitlines()}
+        assert {*BAD} <= {*metrics(got)}
         fault = "ErrorCode:AUDIT_SETTING Rail:rail-1 trust of port 1/2 is L2, want L3"
         action = "Recommended Action=CONTACT_SUPPORT;"
         assert conditions(standing) == {
