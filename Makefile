@@ -10,6 +10,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: first ## virtual environment, system packages, engine, cluster tools, registry (built once)
+	@$(PY) -m lab.prerequisites --all
 	@$(PY) -m lab.registry.build
 
 first: # what the first site needs; all of it is built once

@@ -6,20 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError, UsageError
 from lab import debian
 from lab.hosts.compiled import CLIENT, ENTER, compiled
+from lab.hosts.lab_file import LabFile
 from lab.kubespray.source import ensure_ansible
 
 APT_DEADLINE_S: Final = 600
-_WHOLE: Final = {
-    debian.SUBNET_PACKAGES: "InfiniBand",
-    debian.BALANCER_PACKAGES: "address that moves between two balancers",
-    debian.ROUTING_PACKAGES: "routing daemons of switches",
-}
+Programs = tuple[tuple[str, ...], str]
+"""Debian packages, and what the lab plays with them."""
+_INFINIBAND: Final[Programs] = (debian.SUBNET_PACKAGES, "InfiniBand")
+_ROUTING: Final[Programs] = (debian.ROUTING_PACKAGES, "routing daemons of switches")
+_BALANCER: Final[Programs] = (debian.BALANCER_PACKAGES, "address that moves between two balancers")
 
 
 def missing_packages() -> list[str]:
@@ -36,10 +38,19 @@ def missing_packages() -> list[str]:
     return missing
 
 
-def main() -> int:
+def programs_of(lab: LabFile) -> tuple[Programs, ...]:
+    """The real programs that this lab plays its switches with."""
+    subnet = lab.plain_switches or any(each.os == "mlnxos" for each in lab.switches)
+    routed = any(each.routed for each in lab.switches)
+    return (*((_INFINIBAND,) if subnet else ()), *((_ROUTING,) if routed else ()))
+
+
+def main(argv: list[str]) -> int:
     """Get what is missing where that is allowed; else say the line to run.
 
-    Labs of tests have networks of their own, from which nothing can be had: it is all here before.
+    Args:
+        argv: `--all` for the programs of every site: labs of tests have networks of their own, from
+            which nothing can be had.
 
     Returns:
         0 when everything is there, 2 when a person has to install something.
@@ -63,8 +74,7 @@ def main() -> int:
     except UsageError as error:
         print(f"railyard: {error}", file=sys.stderr)
         return 2
-    for packages, what in _WHOLE.items():
-        _get_programs(packages, what)
+    get_programs((_INFINIBAND, _ROUTING, _BALANCER) if "--all" in argv else ())
     return 0
 
 
@@ -83,17 +93,18 @@ def _install(missing: list[str]) -> bool:
     return not missing_packages()
 
 
-def _get_programs(packages: tuple[str, ...], what: str) -> None:
-    """Real programs beside the system; a machine that cannot have them plays all other sites."""
-    if debian.whole_folder(packages=packages).is_dir():
-        return
-    print(f"railyard: unpacking {', '.join(packages)} for the lab's {what} (a minute, once)")
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        _apt(["apt-get", "update"])  # it knows the mirrors only then
-    try:
-        debian.unpacked_whole(packages=packages)
-    except UsageError as error:
-        print(f"railyard: no {what} in the lab: {error}", file=sys.stderr)
+def get_programs(wanted: Sequence[Programs]) -> None:
+    """Get real programs beside the system; a machine that cannot have them plays other sites."""
+    for packages, what in wanted:
+        if debian.whole_folder(packages=packages).is_dir():
+            continue
+        print(f"railyard: unpacking {', '.join(packages)} for the lab's {what} (a minute, once)")
+        if os.geteuid() == 0 and shutil.which("apt-get"):
+            _apt(["apt-get", "update"])  # it knows the mirrors only then
+        try:
+            debian.unpacked_whole(packages=packages)
+        except UsageError as error:
+            print(f"railyard: no {what} in the lab: {error}", file=sys.stderr)
 
 
 def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -108,4 +119,4 @@ def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -34,6 +34,7 @@ from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 from lab.engine.recover import Pulumi, recover
 from lab.outcome import outline_of, print_outcome
+from lab.prerequisites import get_programs, programs_of
 from lab.site import (
     DEV_EXAMPLE,
     DEV_STACK,
@@ -99,6 +100,7 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
     """Play the site: start its devices unless they run, and say so."""
     cache = cache_root()
     lab = lab_file(spec, stack, (PROJECT, cache, Path(sys.executable)))
+    get_programs(programs_of(lab))
     path = write_lab_file(lab)
     started = control.start(path)
     played = [item.name for item in (*lab.switches, *lab.hypervisors, *lab.hosts)]

@@ -14,7 +14,9 @@ from components.model.cluster import ClusterSpec
 from components.model.places import each_ssh
 from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
+from lab.debian import ROUTING_PACKAGES, SUBNET_PACKAGES
 from lab.keys import client_key, host_key
+from lab.prerequisites import programs_of
 from lab.site import (
     SWITCH_PASSWORD,
     block_of,
@@ -158,6 +160,23 @@ def test_the_lab_file_can_be_read_back(tmp_path: Path) -> None:
 def test_a_missing_example_is_a_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the site file cannot be read"):
         load_document(tmp_path / "site.yaml")
+
+
+@pytest.mark.parametrize(
+    ("example", "programs"),
+    [
+        ("dgx-roce", []),
+        ("quantum-ib", [SUBNET_PACKAGES]),
+        ("quantum-ufm", [SUBNET_PACKAGES]),
+        ("spine-leaf", [ROUTING_PACKAGES]),
+    ],
+)
+def test_a_site_gets_only_the_programs_that_it_is_played_with(
+    example: str, programs: list[tuple[str, ...]]
+) -> None:
+    document = overlay(load_document(EXAMPLES / example / "site.yaml"), example, checksums())
+    lab = lab_file(ClusterSpec.model_validate(document), example, PLACES)
+    assert [packages for packages, _ in programs_of(lab)] == programs
 
 
 @pytest.mark.parametrize(
