@@ -82,10 +82,7 @@ def find_wrong_cables(
 def contradictions(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
-    """The wrong cables of a switch if most of its cables are wrong: it may be another switch.
-
-    They count if they are more than half of the ports that hear a neighbour, and at least two.
-    """
+    """The wrong cables if they are two or more, and over half of the heard ones: another switch."""
     wrong = find_wrong_cables(cables, neighbours)
     heard = [port for port, seen in (neighbours or {}).items() if port in cables and seen.system]
     return wrong if len(wrong) >= _LEAST and 2 * len(wrong) > len(heard) else ()
@@ -210,10 +207,7 @@ def _ways_to(
 def find_routing_faults(
     links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
 ) -> tuple[RoutingFault, ...]:
-    """The faults of a switch's routed links in a reading.
-
-    A neighbour outside `applied` cannot lose a session yet.
-    """
+    """The faults of a switch's routed links; one outside `applied` cannot lose a session yet."""
     if seen is None:
         return ()
     form = system_of(links.os).routed
@@ -257,10 +251,7 @@ def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
 def _plan_ways(
     hops: Mapping[str, frozenset[str]], ends: Mapping[str, FarEnd], announced: Collection[str]
 ) -> tuple[Way, ...]:
-    """The ways of one switch; those through the same ports are one way to many switches.
-
-    `hops` has other switch to the neighbours on all ways that BGP takes to it together.
-    """
+    """The ways of one switch; those through the same ports are one way to many switches."""
     ports: dict[str, list[str]] = {}
     for end in ends.values():
         ports.setdefault(end.to.partition(":")[0], []).append(end.port)
@@ -275,10 +266,7 @@ def _plan_ways(
 def _narrow(
     links: RoutedLinks, routes: Networks, ends: Mapping[str, str]
 ) -> Iterator[RoutingFault]:
-    """Find links that lead to a network but are not its next hop.
-
-    `ends` has the ports to judge, without the lost ones: each is named once.
-    """
+    """Find links in `ends`, none of them lost, that lead to a network but are not its next hop."""
     lacking: dict[str, list[tuple[str, Way]]] = {}
     for way in links.ways:
         for network in (each for name in way.to for each in links.networks.get(name, ())):

@@ -5,6 +5,7 @@ The desired state comes in clear on stdin; secrets come by name through the envi
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +15,7 @@ from itertools import chain
 from textwrap import shorten
 from typing import Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.edit import (
@@ -41,7 +42,7 @@ from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import digest_of, is_expected, target_of_restore
-from components.remote.lines import as_json
+from components.remote.lines import read_request
 from components.remote.one_run import WatchedSession, stop_on_signals
 from components.remote.step import Endpoint, render_request, secrets_for
 from components.remote.switch_session import open_device as open_session
@@ -93,33 +94,21 @@ class SwitchRequest:
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
+_STATE = TypeAdapter(SwitchState)
 
 
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
-    """Read a request; its baseline may come through the environment, which previews do not show.
-
-    Raises:
-        UsageError: It is not a request; the text names the first fault.
-    """
-    try:
-        request, recorded = _REQUEST.validate_json(as_json(text)), environ.get(BASELINE_VARIABLE)
-        if request.baseline is not None or not recorded:
-            return request
-        known = SwitchState.model_validate(read_baseline(unpack_baseline(recorded)))
-        return replace(request, baseline=known)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"cannot read the switch request on stdin: {where}: {first['msg']}"
-        ) from error
+    """Read a request; its baseline may come through the environment, which previews do not show."""
+    request = read_request(_REQUEST, text, "switch request")
+    recorded = environ.get(BASELINE_VARIABLE)
+    if request.baseline is not None or not recorded:
+        return request
+    known = json.dumps(read_baseline(unpack_baseline(recorded)))
+    return replace(request, baseline=read_request(_STATE, known, "switch request"))
 
 
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:
-    """Record every key that a file may come to own, for `read_baseline`; changes nothing.
-
-    If the request brings a baseline, this is recorded instead of the switch's values.
-    """
+    """Record every key that a file may come to own, or the baseline that the request brings."""
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
         return render_baseline(request.baseline)
@@ -148,10 +137,7 @@ def run_apply(
     """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
 
     With `ports: drain`, `out_of_service` keeps hosts out of service while their ports change, one
-    of the `groups` of interrupted ports after the other.
-
-    Raises:
-        DeviceError: See `Exchange.converge`; or the file denies a needed interruption.
+    of the `groups` of interrupted ports after the other. Errors as of `Exchange.converge`.
     """
     request = parse_request(text, environ)
     previous = previous_of(environ.get(PREVIOUS_OUTPUT, "")) or SwitchState()
@@ -174,12 +160,7 @@ def run_apply(
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:
-    """Put every key that we own back to its recorded value, verify, save.
-
-    Raises:
-        UsageError: The request lacks a baseline.
-        DeviceError: See `Exchange.converge`.
-    """
+    """Put every key that we own back to its recorded value, verify, save."""
     request = parse_request(text, environ)
     if request.baseline is None:
         raise UsageError(
@@ -202,11 +183,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
 def observe_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
 ) -> SwitchState:
-    """Read the settings that `desired` names, and the neighbours, over one connection.
-
-    Raises:
-        DeviceError: No session, or an answer cannot be read.
-    """
+    """Read the settings that `desired` names, and the neighbours; DeviceError without an answer."""
     with _reading(endpoint, system, secrets) as exchange:
         who = exchange.who(system_of(system).identity)
         return exchange.look(desired).model_copy(update={"identity": who})
@@ -290,11 +267,7 @@ class _Step:
         self.who = _prove(self.request, exchange, was)
 
     def find_stopped(self, edit: Edit) -> tuple[str, ...]:
-        """The ports that the changes interrupt, as `ports_of` names them, before anyone leaves.
-
-        Raises:
-            DeviceError: It is another switch.
-        """
+        """The ports that the changes interrupt, as `ports_of` names them, before anyone leaves."""
         endpoint = self.request.endpoint
         with _reading(endpoint, edit.system, secrets_for(endpoint, self.environ)) as exchange:
             self._prove(exchange)
@@ -310,10 +283,8 @@ class _Step:
     ) -> Outcome:
         """Bring the switch to an aim, and wait until its links and sessions are back.
 
-        Traffic comes back after the last part; in an undo, before anything else.
-
-        Raises:
-            DeviceError: See `Exchange.converge`; `kept` says whether the switch is as it was.
+        Traffic comes back after the last part; in an undo, before anything else. Errors as of
+        `Exchange.converge`; their `kept` says whether the switch is as it was.
         """
         request, gate, kept = self.request, self.gate, True
         write_s = (request.endpoint.write_s or WRITE_DEADLINE_S) + self.shifts * gate.place.settle_s
@@ -390,12 +361,7 @@ def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, n
 
 
 def run_judge(text: str, environ: Mapping[str, str]) -> str:
-    """Judge an exec's output; the evidence cannot say which settings changed.
-
-    Raises:
-        UsageError: The request is invalid, or the output is missing.
-        DeviceError: The output holds a refusal, or differs from the output of a good exec.
-    """
+    """Judge an exec's output; the evidence cannot say which settings changed."""
     request = parse_request(text, {})
     if request.judges is None or OUTPUT_VARIABLE not in environ:
         raise UsageError(

@@ -271,10 +271,7 @@ def preview_switch(
 def render_waves(
     plans: Sequence[SwitchPlan], changes: Mapping[str, str], canary: int
 ) -> tuple[str, ...]:
-    """A line for each wave with its changes and interruptions; empty if there is one wave.
-
-    `changes` has the text of `preview_switch` by switch; the first `canary` waves are canaries.
-    """
+    """A line for each wave with its changes and interruptions; empty if there is one wave."""
     waves = plans[0].waves if plans else ()
     lines: list[str] = []
     for number, names in enumerate(waves):

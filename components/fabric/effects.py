@@ -133,10 +133,7 @@ def ports_of(changes: Iterable[Difference]) -> tuple[str, ...]:
 def describe_changes(
     changes: Iterable[Difference], order: Mapping[str, int] | None = None
 ) -> tuple[str, ...]:
-    """One text for each place: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`.
-
-    `order` is as for `group_settings`; without it, each port is named.
-    """
+    """One text a place: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`; without `order` by port."""
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
     return tuple(f"{place}: {', '.join(said)}" for place, said in _grouped(moved, order or {}))
 

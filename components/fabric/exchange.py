@@ -97,13 +97,10 @@ class Exchange:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
 
     def read(self, wanted: SwitchState, *, each: bool = False) -> base.Reading:
-        """Read the settings that `wanted` names.
+        """Read the settings that `wanted` names; DeviceError with an answer that cannot be read.
 
         With `each`, ask about each port separately, as for a baseline: this also reads values that
         the running configuration leaves out, and which would otherwise count as the factory's.
-
-        Raises:
-            DeviceError: An answer cannot be read; the text holds it.
         """
         splits, driver, answers = None, self.driver, dict[str, str]()
         if wanted.splits and driver.by_hand:
@@ -120,11 +117,7 @@ class Exchange:
         return replace(reading, state=reading.state.model_copy(update={"splits": splits}))
 
     def record(self, wanted: SwitchState) -> SwitchState:
-        """Read the values that undo will restore.
-
-        Raises:
-            DeviceError: An answer cannot be read; or people must split a port first.
-        """
+        """Read the values that undo will restore; DeviceError if people must split a port first."""
         state = self.read(wanted, each=True).state
         try:
             refuse_missing(self.driver, state, wanted)
@@ -161,10 +154,9 @@ class Exchange:
         return None
 
     def read_sessions(self, *, bgp: bool, bfd: bool) -> Sessions | None:
-        """Read the sessions of a switch; None if Railyard sets none there.
+        """Read the sessions of a switch, or why they are not known; None if Railyard sets none.
 
-        The result says why they are not known. If a later command is refused, the driver may still
-        read the rest.
+        If a later command is refused, the driver may still read the rest.
         """
         asked = self.driver.sessions(bfd=bfd) if bgp else None
         if asked is None:
@@ -218,11 +210,11 @@ class Exchange:
         Unless it `may_interrupt`, the first change that would is refused before anything is sent.
 
         Raises:
-            DeviceError: A line was refused, or the switch lacks a sent setting, or the save failed.
-                The previous values were put back, or the text says why not.
+            DeviceError: A line was refused, or the switch lacks a sent setting, or the save failed;
+                the text says whether the previous values were put back.
             UnreachableError: The session was lost; the text says which lines were taken.
-            InterruptedRunError: A signal came: as for a refused line, or for a lost session if a
-                second one came.
+            InterruptedRunError: A signal came: as for a refused line; after a second one, as for a
+                lost session.
         """
         before = self.read(wanted)
         if self.driver.taken and moves_one_shot(before, wanted, aim(before)):

@@ -101,13 +101,7 @@ class SwitchPlan(Frozen):
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
-    """Plan every switch of the site, in the order of the file, and UFM last.
-
-    The rules decide whether models, systems and releases can do this.
-
-    Raises:
-        SpecError: A port leads to an unknown rail.
-    """
+    """Plan every switch of the site, in the order of the file, and UFM last."""
     switches = tuple(_plan_switch(spec, switch) for switch in spec.switches)
     ufm = spec.infiniband.ufm if spec.infiniband else None
     if ufm is None:

@@ -179,10 +179,8 @@ class Shift:
     def around(self, exchange: Exchange, *, away: bool, back: bool) -> Generator[None, None, None]:
         """Send traffic away before a change; if the change was not made, bring it back.
 
-        With `back`, traffic that an earlier run sent away comes back first.
-
-        Raises:
-            DeviceError: The switch refuses a line, or does not say that traffic is sent away.
+        With `back`, traffic that an earlier run sent away comes back first. A DeviceError if the
+        switch refuses a line, or does not say that traffic is sent away.
         """
         if self._path.is_file():
             self.ours = self._shows(exchange, "is_away")
@@ -219,11 +217,7 @@ class Shift:
             _last_of(lambda: not self._shows(exchange, "is_empty"), self.place.settle_s)
 
     def come_back(self, exchange: Exchange) -> None:
-        """Bring traffic back that we sent away, and save that.
-
-        Raises:
-            DeviceError: The switch refuses a line, or still shows that traffic is away.
-        """
+        """Bring traffic back that we sent away, and save; DeviceError if the switch does not."""
         if self.drain is None:
             return
         try:
@@ -293,11 +287,7 @@ class Gate:
         return self.place.watched and bool(outcome.lines or _load(Health, self._file))
 
     def settle(self, exchange: Exchange, owned: SwitchState, outcome: Outcome) -> None:
-        """Wait until everything is back, over a new session: the switch must let us in again.
-
-        Raises:
-            DeviceError: Something is still missing after `settle_s`; the text lists it.
-        """
+        """Wait until everything is back, over a new session; DeviceError lists what is missing."""
 
         def look() -> str:
             missing = find_missing(self.before, read_health(exchange, owned), outcome)
@@ -320,11 +310,7 @@ class Gate:
 
 @contextmanager
 def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, None]:
-    """The gate of one step; on this machine, one run at a time changes a switch.
-
-    Raises:
-        DeviceError: Raised by the body, with the waves around it and any traffic still away.
-    """
+    """The gate of one step, for one run at a time; its errors name the waves and traffic away."""
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
     way = drain if isinstance(drain, Drain) else None
     gate = Gate(endpoint, place, Shift(endpoint, way, place))

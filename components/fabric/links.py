@@ -59,11 +59,7 @@ def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
 
 @once
 def link_addresses(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[IPv4Address, IPv4Address]]:
-    """Each end of a numbered link, by switch and port, to its own address and that of the other.
-
-    One end in the file has an address; if both do, they must share a /31, which the rule
-    `link-address` checks.
-    """
+    """Each end of a numbered link, by switch and port, to its own address and the other's (/31)."""
     found: dict[tuple[str, str], tuple[IPv4Address, IPv4Address]] = {}
     for link in list_links(spec):
         one, other = link.one.port.address, link.other.port.address
@@ -126,11 +122,8 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
     """Put every switch of the site into a wave; redundant ones never change together.
 
     A wave has at most one switch of each group. Each switch goes into the first wave with room and
-    without its partners, so the order is that of the file as far as possible.
-
-    Returns:
-        Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
-        switch each, the others at most `disruption.switches.max_unavailable`.
+    without its partners, so the order is that of the file as far as possible. The first
+    `disruption.switches.canary` waves have one switch each, the others at most `max_unavailable`.
     """
     near = {each.name: dict[str, None]() for each in spec.switches}
     near |= _neighbours(list_links(spec))
@@ -236,11 +229,7 @@ def _islands(neighbours: Mapping[str, Collection[str]]) -> Mapping[str, frozense
 
 @once
 def tiers_of(spec: ClusterSpec) -> Mapping[str, int]:
-    """Switch to the number of routed links between it and the nearest leaf.
-
-    0 is a leaf, 1 a spine, 2 a super-spine. A switch that no routed links join with a leaf is in
-    none.
-    """
+    """Switch to the routed links between it and the nearest leaf: 0 is a leaf, 1 a spine."""
     found = {name: LEAF for names in switches_of_rails(spec).values() for name in names}
     waiting = [*found]
     while waiting:

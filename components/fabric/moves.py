@@ -234,12 +234,7 @@ def _first_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Sequence[str]) -> None:
-    """Refuse changes that interrupt traffic, for a file that denies it.
-
-    Raises:
-        StoppedError: Some lines were sent, so the previous values have to go back.
-        DeviceError: Nothing was sent.
-    """
+    """Refuse interruptions that the file denies: StoppedError if lines were sent already."""
     found = "; ".join(describe_changes(changes))
     if found and taken:
         raise StoppedError(f"would now interrupt traffic, which disruption.ports denies: {found}")

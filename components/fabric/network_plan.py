@@ -89,10 +89,7 @@ def _routed_ports(switch: Switch) -> Iterator[tuple[str, SwitchPort]]:
 
 
 def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
-    """Each routed link, by port or by the other end's address, to the AS number at its other end.
-
-    If the system need not name that number, any number but its own will do.
-    """
+    """Each routed link, by port or far address, to the AS number there, if it must be named."""
     numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
     names = {
         name: str(numbered[switch.name, name][1]) if (switch.name, name) in numbered else name
@@ -109,14 +106,11 @@ def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
 
 
 def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
-    """Plan the state of one InfiniBand switch.
+    """Plan the state of one InfiniBand switch; SpecError if a member's ports are not known.
 
     A switch without `sm_priority` runs no subnet manager: an unplanned second one may become
     master. Every switch that runs one has all partitions, because a standby must keep them when it
     takes over.
-
-    Raises:
-        SpecError: The site lacks an InfiniBand fabric, or a member's ports are not known.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -137,13 +131,7 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
 
 
 def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
-    """Plan UFM's state: each partition of the file by its key, since UFM has its own names.
-
-    If the file asks for adaptive routing, it is checked, not set.
-
-    Raises:
-        SpecError: A member's ports are not known.
-    """
+    """Plan UFM's partitions, by key, since it has its own names; adaptive routing is checked."""
     fabric = spec.infiniband
     partitions = fabric.partitions if fabric else ()
     return SwitchState(

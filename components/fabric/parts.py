@@ -353,12 +353,7 @@ def _commands(*fields: Field | None) -> tuple[str, ...]:
 def refuse_other(
     where: str, now: Identity | None, was: Identity | None, serial: str, stack: str
 ) -> None:
-    """Refuse another switch, and a switch of another stack, before the first write.
-
-    Raises:
-        DeviceError: It has another serial number than in the file, or else than recorded; or it has
-            the mark of another stack, which the text names.
-    """
+    """Refuse, before the first write, a switch of another serial number or another stack."""
     wanted, source = (serial, "the file says") if serial else (was.serial if was else "", "it was")
     if now and now.serial and wanted and now.serial != wanted:
         raise DeviceError(

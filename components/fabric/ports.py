@@ -21,10 +21,7 @@ BYTES_PER_KIB = 1024
 
 
 def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
-    """Each port, by number, with the intent of all ports and its own queues.
-
-    The rules decide whether the system can do it.
-    """
+    """Each port, by number, with the intent of all ports and its own queues."""
     rdma, system, speeds = spec.rdma, system_of(switch.os), port_speeds(spec, switch)
     fastest = max(speeds.values(), default=0)
     planned: dict[str, PortState] = {}
@@ -98,10 +95,7 @@ def _card_speeds(spec: ClusterSpec) -> Mapping[str, int]:
 
 
 def link_speed(switch: Switch, name: str) -> int:
-    """The file's speed, else the fastest one of a port, or of a part of one; 0: not known.
-
-    A speed that the port does not support is ignored: the rule `link-setting` reports it.
-    """
+    """The file's speed if the port supports it, else the fastest one of a port or part; or 0."""
     model, said = switch.hardware, switch.link_of(name).speed_gbit_s
     if model is None:
         return 0
@@ -117,10 +111,7 @@ CLASSES: Final = range(8)
 def with_repairs(
     state: SwitchState, system: SwitchSystem, guards: Guards, rdma: Rdma
 ) -> SwitchState:
-    """The desired state with the repairs that the file wants, to the factory's values.
-
-    The rules refuse a kind that the system cannot repair.
-    """
+    """The desired state with the repairs that the file wants, to the factory's values."""
     kinds = [kind for kind in system.repairs if guards.way(kind) == "repair"]
     if not kinds:
         return state
@@ -159,10 +150,7 @@ class PortSplit:
 
 @once
 def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
-    """Whole port to its split: `breakouts` of the switch, else the fewest parts that fit the names.
-
-    Ports used as a whole are not in it.
-    """
+    """Split port to its split: `breakouts` of the switch, else the fewest parts that fit names."""
     model = switch.hardware
     if model is None or switch.os not in model.ports:
         return {}
@@ -202,10 +190,7 @@ def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
 
 
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
-    """Each speed of a port, or of a part, in Gbit/s to its lanes; None: their number is not known.
-
-    Empty if the port is not known.
-    """
+    """Each speed of a known port or part in Gbit/s to its lanes; None: their number is unknown."""
     model, split = switch.hardware, _split_of(switch, name)
     if model is None or not model.has_port(switch.os, name):
         return {}
@@ -270,21 +255,13 @@ def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
 def plan_changes(
     driver: SwitchSystem, actual: SwitchState, target: SwitchState
 ) -> tuple[Change, ...]:
-    """The changes of a driver, if the switch has every port in the target.
-
-    Raises:
-        Unsettable: It is not, or no line leads there.
-    """
+    """The changes of a driver; Unsettable if a port is missing, or no line leads to the target."""
     refuse_missing(driver, actual, target)
     return driver.plan_changes(actual, target)
 
 
 def refuse_missing(driver: SwitchSystem, actual: SwitchState, target: SwitchState) -> None:
-    """Refuse a target with missing parts.
-
-    Raises:
-        Unsettable: With the lines that split those ports, as a person types them.
-    """
+    """Refuse a target with missing parts, with the lines by which a person splits those ports."""
     if driver.by_hand is None or not target.splits:
         return
     held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()

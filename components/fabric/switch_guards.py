@@ -149,7 +149,7 @@ def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
 
 
 def _map_hits(case: _Case, found: Mapping[int, int], unit: str) -> Iterator[_Hit]:
-    """Our DSCPs in other classes, and other DSCPs in our classes; equal moves make one hit."""
+    """Our DSCPs in other classes, and others in ours; equal moves make one hit."""
     classes, alike = case.classes, dict[tuple[int, str, str], list[int]]()
     ours = {classes.dscp: classes.priority, classes.cnp_dscp: classes.cnp_priority}
     for dscp, number in sorted(found.items()):

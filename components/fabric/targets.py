@@ -61,11 +61,7 @@ def why_no_exec(system: str, desired: SwitchState | None = None) -> str | None:
 
 
 def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
-    """Render the texts that lead to a desired state from any, and from it to the factory's.
-
-    Returns:
-        None if a check refuses the system or the state.
-    """
+    """Render the texts from any state to the desired one, and back to the factory's; or None."""
     form, driver, ports = find_form(system), system_of(system), desired.ports
     if form is None or why_no_exec(system, desired) is not None:
         return None
@@ -229,10 +225,7 @@ def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
 def _with_one_shot_effects(
     owned: SwitchState, actual: SwitchState, baseline: SwitchState
 ) -> SwitchState:
-    """Add what `roce` changed to what undo restores: it resets queues and PFC of every port.
-
-    A port without weights was not read, or its system lacks such a command.
-    """
+    """Add what `roce` changed on ports with weights: it resets their queues and PFC."""
     if owned.roce in {None, baseline.roce or "none"}:
         return owned
     taken = {
@@ -251,10 +244,7 @@ def _with_one_shot_effects(
 
 
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
-    """Whether a port names a VLAN that it did not name before the first apply.
-
-    On Cumulus a port may name a VLAN that the bridge has not, which is then no reason to keep it.
-    """
+    """Whether a port names a VLAN that it did not name before the first apply."""
     routed = baseline.addresses or {}
     before = (baseline.ports.get(name, PortState()) for name in names if name not in routed)
     return any(
@@ -283,10 +273,7 @@ def _restored_port(
 
 
 def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchState) -> SwitchState:
-    """The state of a switch after an edit.
-
-    `undone` is the target of an undo of the dropped settings.
-    """
+    """The state of a switch after an edit; `undone` is the target of what the edit drops."""
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
     # Settings in the file need no recorded words. A class that was strict before us, and is again,

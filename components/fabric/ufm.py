@@ -77,11 +77,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
 
 
 def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-    """New partitions and members first; removals come last.
-
-    Raises:
-        Unsettable: Adaptive routing is wanted, but off.
-    """
+    """New partitions and members first, removals last; adaptive routing cannot be switched on."""
     if target.ib is None:
         return ()
     if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:

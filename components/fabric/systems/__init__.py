@@ -22,11 +22,7 @@ _UFM: Final = "components.fabric.ufm"
 
 
 def system_of(name: str) -> SwitchSystem:
-    """A switch system.
-
-    Raises:
-        SpecError: No system has that name.
-    """
+    """A switch system; SpecError if no system has that name."""
     if name not in {*SWITCH_SYSTEMS, UFM}:
         raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
     module = import_module(_UFM if name == UFM else f"{__name__}.{name}.system")

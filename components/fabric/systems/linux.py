@@ -81,8 +81,7 @@ def sessions_question(
 ) -> Callable[..., Question[Sessions]]:
     """Ask for sessions alone, or with BFD if any neighbour has it, and for the next hops.
 
-    `read` takes the JSON document of the first answer, which BFD's peers follow; `why` says that
-    it has another form.
+    `read` takes the JSON document of the first answer; `why` says that it has another form.
     """
     first, with_bfd, next_hops = commands
 

@@ -59,10 +59,7 @@ def port_key(port: str) -> tuple[int, ...]:
 
 
 def collapse_ports(ports: Iterable[str]) -> list[str]:
-    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`.
-
-    A part of a split port stays alone: whether a range may cross a split is not documented.
-    """
+    """Group ports: `1/1-1/2`, `1/4`; a part stays alone: no page shows a range over a split."""
     runs: list[list[str]] = []
     for port in sorted(ports, key=port_key):
         *card, number = port_key(port)
@@ -74,12 +71,7 @@ def collapse_ports(ports: Iterable[str]) -> list[str]:
 
 
 def expand_ports(text: str) -> list[str]:
-    """Read `1/1-1/3,1/7` into names.
-
-    Raises:
-        ValueError: It is something else, or a range over parts of several split ports, whose order
-            is not published.
-    """
+    """Read `1/1-1/3,1/7` into names; ValueError for others, and for a range over split ports."""
     spans = [_read_span(part) for part in text.split(",")]
     return [f"{card}{number}" for card, numbers in spans for number in numbers]
 

@@ -136,10 +136,7 @@ def expand_names(key: str) -> Iterator[str]:
 
     NVUE prints the letters once, and split ports by both numbers: `swp1-2s0-3` are eight. After the
     lanes of one port, `s5-6` and a bare number are further lanes of that port
-    (tests/fabric/forms/README.md).
-
-    Raises:
-        ValueError: It is not clear which names the key means, or they are too many.
+    (tests/fabric/forms/README.md). ValueError: the names are not clear, or too many.
     """
 
     def span(first: str, last: str | None) -> range:
@@ -223,10 +220,7 @@ def parse_profile(text: str) -> SwitchState:
 
     No transcript shows a switch without a profile: a text that shows neither `enable on` nor `state
     enabled` is taken for one, and the caller compares it with the configuration. A blank answer
-    proves nothing. Settings of every port have an empty port name.
-
-    Raises:
-        Unreadable: It is blank, or shows a profile in another form.
+    proves nothing: Unreadable. Settings of every port have an empty port name.
     """
     if not text.strip():
         raise Unreadable(ROCE, text, "the answer is blank, which does not say that RoCE is off")
@@ -400,11 +394,7 @@ _LISTS: Final = frozenset({"interface", "vlan", "traffic-class"})
 
 
 def documents(lines: Sequence[str]) -> Iterator[Packed]:
-    """The commands that put lines into the pending revision, each once.
-
-    Raises:
-        Bug: A line is not a `Line`.
-    """
+    """The commands that put lines into the pending revision, each once; Bug without a `Line`."""
     for verb in ("unset", "set"):
         some = [line for line in lines if isinstance(line, Line) and line.verb == verb]
         tree: Tree = {}
@@ -469,13 +459,10 @@ def _waiting(text: str) -> dict[str, str]:
 
 
 def find_stale(text: str) -> tuple[str, ...]:
-    """Our revisions that a killed run left unconfirmed.
+    """Our revisions that a killed run left unconfirmed; Unreadable if it is no table of revisions.
 
     Which key holds the message of an apply is not public, so our mark is looked for in the row.
-
-    Raises:
-        Unreadable: The answer is not a table of revisions.
-        Occupied: Another user's revision awaits confirmation, and our apply would end it.
+    Occupied: another user's revision awaits confirmation, and our apply would end it.
     """
     waiting = _waiting(text)
     for name, row in waiting.items():

@@ -38,10 +38,7 @@ def read_member(entry: nvue.Tree) -> dict[str, object]:
 
 
 def _member(port: PortState) -> dict[str, str] | None:
-    """The keys below the bridge to their words; None: the port is outside the bridge.
-
-    Without `vlan` it carries every VLAN of the bridge; entries of that list have blank words.
-    """
+    """The keys below the bridge to their words, blank in the list of VLANs; None: outside it."""
     if port.mode in {None, "routed"}:
         return None
     if port.mode == "access":
@@ -345,11 +342,7 @@ def mode_lines(states: rows.States) -> Iterator[Line]:
 
 
 def _require_profile(states: rows.States) -> None:
-    """Check the settings that only the profile can give.
-
-    A port that leaves the file would have less, and keeps the profile's settings, as every port
-    does.
-    """
+    """Check the settings that only the profile can give, and that every port keeps."""
     actual, target = states
     moved = {(port, section) for port, section, *_ in _moves(states)}
     found: list[str] = []

@@ -236,10 +236,7 @@ SAVES: Final = "saves by itself"
 
 
 def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
-    """The settings of a port by row, and the sources of the noted ones.
-
-    If no line sets adaptive routing, its value is None, as if it had not been asked for.
-    """
+    """The settings of a port, adaptive routing only if a line sets it, and noted sources."""
     cells = {row.setting: row.read(entry) for row in PORT}
     noted = {row.setting: bool(cells[row.setting].written) for row in PORT if row.noted}
     values = {name: cell.value for name, cell in cells.items()}
@@ -376,10 +373,7 @@ def routing_lines(states: States) -> Iterator[Line]:
 
 
 def _bfd_lines(now: BgpState, states: States) -> Iterator[Line]:
-    """BFD of the whole switch, and our profile: while a neighbour has it; else as it was.
-
-    A profile has to have something in it to be there: the default, 3.
-    """
+    """BFD of the switch, and our profile, never empty, while a neighbour has it; else as it was."""
     held, recorded = whole_words(states[0]), read_list(states[1].native.get(WHOLE))
     on, profile = f"{_BFD_STATE} enabled", f"{_BFD_PROFILE} {_PROFILE}"
     if now.bfd:

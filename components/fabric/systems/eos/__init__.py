@@ -112,12 +112,10 @@ def parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
 
 
 def find_stale(text: str) -> tuple[str, ...]:
-    """Our sessions of killed runs, in force or not.
+    """Our sessions of killed runs, in force or not; Unreadable if it is no list of sessions.
 
-    Raises:
-        Unreadable: The answer is not a list of sessions.
-        Occupied: Our session is in use, or another user's session awaits confirmation: if the
-            switch takes that back, it takes back our later changes too.
+    Occupied: our session is in use, or another user's session awaits confirmation: if the switch
+    takes that back, it takes back our later changes too.
     """
     stale: list[str] = []
     waiting = _WAITING.findall(text)
@@ -156,10 +154,7 @@ def parse_sent(answer: Answer) -> dict[int, base.PriorityCounters]:
 
 
 def parse_marked(answer: Answer) -> int | None:
-    """Marked packets of a port; None: not counted.
-
-    A port without `random-detect ecn count` is not in it, or has a dash.
-    """
+    """Marked packets of a port; None: a port without `random-detect ecn count` counts none."""
     path = ("intfQueueCounters", answer.port, "queueCounters", "*")
     counts = answer.each(TypeAdapter[int | str](int | str), *path)
     known = [each for _, each in counts if not re.fullmatch(r"-|[nN]/?[aA]", str(each))]
@@ -210,11 +205,7 @@ def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
 
 
 def parse_sessions(answers: Mapping[str, str]) -> Sessions:
-    """Neighbours of BGP by port or address.
-
-    Raises:
-        Unreadable: The summary has another form; of BFD and routes, that they are not known.
-    """
+    """Neighbours of BGP by port or address, with BFD and routes, or why those are not known."""
     found: dict[str, Session] = {}
     summary = Answer(SUMMARY, answers[SUMMARY])
     for address, peer in summary.each(TypeAdapter(_Peer), "vrfs", "default", "peers", "*"):

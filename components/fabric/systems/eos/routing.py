@@ -202,11 +202,7 @@ def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """The lines to add to interfaces after a port became routed.
-
-    Raises:
-        Unsettable: An interface has another address.
-    """
+    """The lines to add to interfaces after a port became routed; Unsettable with another one."""
     for name, wanted in (target.addresses or {}).items():
         plain = [each for each in wanted if _entry(each)[0] == 0 and not each.endswith(_SECOND)]
         if len(plain) > 1:
@@ -237,11 +233,7 @@ def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines
 
 
 def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """BGP.
-
-    Raises:
-        Unsettable: A foreign setting is in the way.
-    """
+    """BGP; Unsettable if a foreign setting is in the way."""
     wanted, was, held = target.bgp, actual.bgp or BgpState(), _router_lines(_held(actual))
     if wanted is None:
         return

@@ -159,10 +159,7 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
 
 
 def _link_words(wish: LinkSettings, lanes: int | None) -> dict[str, str]:
-    """`400g-4`, or `auto 400g-4` if it is negotiated.
-
-    It is a guess that one lane of 25 Gbit/s is written without the number of lanes.
-    """
+    """`400g-4`, or `auto 400g-4`; that one lane of 25 Gbit/s is just `25g` is a guess."""
     words = {"fec": str(wish.fec)} if wish.fec else {}
     speed = wish.speed_gbit_s
     if speed is None or lanes is None:

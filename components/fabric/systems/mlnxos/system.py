@@ -100,10 +100,7 @@ _NOT_OURS: Final = re.compile(r"(?i)members:|defmember\s*:\s*\S+")
 
 
 def read_partitions(answer: Answer) -> dict[str, PartitionState]:
-    """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
-
-    The lines `mtu` and `rate` are a guess, read only if the switch prints them.
-    """
+    """`show ib partition` (a capture of 3.6.8012); its lines `mtu` and `rate` are a guess."""
     found: dict[str, dict[str, object]] = {}
     held: dict[str, object] | None = None
     try:

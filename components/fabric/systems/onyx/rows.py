@@ -300,10 +300,7 @@ class Whole:
 
 @lru_cache(maxsize=1)
 def parse_running(text: str) -> Whole | None:
-    """Read an answer to `show running-config`; None: it has another form than the captures.
-
-    Then the tables are asked for. The last result is cached, because one look needs it four times.
-    """
+    """Read `show running-config`, cached for one look; None: not in the form of the captures."""
     if not _HEADS.search(text):
         return None
     vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)

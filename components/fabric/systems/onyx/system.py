@@ -49,10 +49,7 @@ def read_vlans(answer: Answer) -> tuple[int, ...]:
 
 
 def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
-    """PFC of the switch, and by port (capture C4).
-
-    The one-shot gives `Auto` with an active PFC (capture C2): it pauses, so it is on.
-    """
+    """PFC of the switch, and by port (capture C4); `Auto` with an active PFC is on (C2)."""
     tables = answer.find(TABLES) or [{}]
     first, ports = answer.typed(CELLS, {"": tables[0]})[""], answer.typed(LISTS, tables[-1])
     is_on = answer.cell(first, "PFC", "enabled", "disabled") == "enabled"

@@ -109,10 +109,7 @@ def _count(text: str) -> int:
 
 
 def parse_marks(text: str, port: str) -> int | None:
-    """Packets marked in all unicast queues of a port; None: nothing counts them.
-
-    A queue has `N/A` if its chip counts none, and while polling is off, as it is at first.
-    """
+    """Packets marked in all unicast queues of a port; None: `N/A`, so nothing counts them."""
     if _UNKNOWN in text:
         return None
     cells = _queues(MARKS, text, port, "ecnmarkedpacket").values()
@@ -180,10 +177,7 @@ def parse_release(text: str) -> int:
 
 
 def parse_branch(text: str) -> int:
-    """Read the branch of a release: `202405`, `202311.1`, `SONiC.202305.3-abc` give its number.
-
-    A release without one, `master.1234`, is taken for newer than all (a guess).
-    """
+    """Read `202405`, `202311.1`, `SONiC.202305.3-abc`; `master` is newer than all (a guess)."""
     for part in re.split(r"[-_.]", text):
         if re.fullmatch(r"20\d{4}(\d\d)?", part):
             return int(part[:6])

@@ -115,10 +115,7 @@ class PortPlan:
         return looks and bool(said) and bool(said[-1]) and f"_{said[-1]}_" in profile
 
     def forgets(self) -> Cells:
-        """PFC off, for a moment or for good, before its groups go.
-
-        buffermgrd remembers a list that just vanishes, and would make the groups again.
-        """
+        """PFC off before its groups go: buffermgrd remembers a list that just vanishes."""
         renews = self._touches is None or self.groups or self.pause in self.deletes
         if not (self.now.get(self.pause) and renews):
             return {}
@@ -159,11 +156,7 @@ class PortPlan:
         self._plan_watchdog(recorded.get("pfc_watchdog"))
 
     def _plan_wanted(self, name: str, row: db.CellRow, tc: int, *, agrees: bool) -> None:
-        """`agrees`: the port has the setting already, by whichever names.
-
-        A queue that shares its row with others cannot be set alone: which row wins is not
-        documented.
-        """
+        """`agrees`: the port has the setting. No page says which of two rows for a queue wins."""
         cells = db.cells_of(self.name, row, tc)
         texts = (each(self.port, tc) if callable(each) else each for each in row.fields.values())
         wanted = dict(zip(cells, texts, strict=True))
@@ -225,10 +218,7 @@ class PortPlan:
         return None
 
     def _plan_watchdog(self, target: Cells | None) -> None:
-        """A running watchdog takes neither another row nor another list: it starts again.
-
-        A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
-        """
+        """A running watchdog half takes a change, so it restarts (sonic-swss, pfcwdorch.cpp)."""
         listed, row = (db.QOS.format(self.name), db.LIST_FIELD), db.WATCHDOG.format(self.name)
         target = self._want_watchdog(listed, row) if target is None else target
         if target is not None:

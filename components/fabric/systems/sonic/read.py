@@ -30,11 +30,7 @@ Mode = Literal["access", "trunk", "hybrid", "routed"]
 
 
 def parse_config(command: str, text: str) -> Tables:
-    """`sonic-cfggen -d --print-data`: the whole of CONFIG_DB.
-
-    A list is read as Redis stores it: `route_map_in@`, joined by commas (swss-common,
-    `ConfigDBConnector.typed_to_raw`).
-    """
+    """All of CONFIG_DB, as `sonic-cfggen -d --print-data` prints it, with lists as in Redis."""
     try:
         tree = _TREE.validate_json(text.strip())
     except ValidationError as error:
@@ -259,10 +255,7 @@ class ConfigDb:
         )
 
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
-        """The priority goes to the group with the same number, which has a lossless buffer.
-
-        If the switch computes buffers itself (`dynamic`), a group asks for one by `NULL`.
-        """
+        """Its own group has a lossless buffer, or, in the dynamic model, asks for one by `NULL`."""
         group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
         groups = self._groups(name).items()
         names = {profile for (row, _), profile in groups if priority in db.spread(row)}
@@ -308,10 +301,7 @@ class ConfigDb:
         }
 
     def rows(self) -> Rows:
-        """The rows with our name, and the buffer profiles that buffermgrd made.
-
-        Route maps are with the rows of routing, which know who names them.
-        """
+        """The rows with our name except route maps, and the buffer profiles of buffermgrd."""
         return {
             f"{table}|{key}": fields
             for table, rows in self.tables.items()

@@ -111,10 +111,7 @@ def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
 
 
 def bgp_of(rows: Rows) -> BgpState:
-    """BGP of the default VRF.
-
-    A neighbour has a blank number if it is shut or carries no route of IPv4.
-    """
+    """BGP of the default VRF; a neighbour that is shut or carries no IPv4 has a blank number."""
     own, paths = rows.get(GLOBALS, {}), rows.get(_AF, {}).get("max_ebgp_paths", "")
     named = {row.removeprefix(_NEIGHBOR): row for row in rows if row.startswith(_NEIGHBOR)}
     carries = {row: fields for row, fields in rows.items() if row.startswith(_MAPS)} == _OUR_MAPS
@@ -139,16 +136,11 @@ def bgp_of(rows: Rows) -> BgpState:
 def plan_routing(
     actual: SwitchState, target: SwitchState
 ) -> tuple[list[list[str]], list[Cell], list[Rows]]:
-    """The changes from the actual routing of a switch to its target.
+    """The changes from the actual routing to its target: rows to delete, fields, rows to write.
 
-    A row whose last field is deleted vanishes, and is written again if the target has it.
-
-    Returns:
-        Rows to delete, a list for each stage; fields to delete from rows with foreign fields; and
-        rows to write, stage by stage.
-
-    Raises:
-        Unsettable: BGP cannot be set on this switch, or only by ending foreign sessions.
+    Rows have a list for each stage; fields go from rows with foreign fields. A row whose last field
+    is deleted vanishes, and is written again if the target has it. Unsettable: BGP cannot be set on
+    this switch, or only by ending foreign sessions.
     """
     held, aim = _rows_of(actual), _aim(actual, target)
     restarts = _begins_again(actual, target)

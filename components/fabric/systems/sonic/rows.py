@@ -152,10 +152,7 @@ def link_state(row: Fields) -> dict[str, object]:
 
 
 def texts_of(port: PortState) -> dict[str, str | None]:
-    """The text of each of `PORT_FIELDS`, blank if the row lacks it; None: not in the state.
-
-    MTU and state have a text even if it is only the default.
-    """
+    """The text of each of `PORT_FIELDS`, blank if the row lacks it; None: not in the state."""
     mode, *offers = (port.autoneg or _NOTHING).split()
     said = {"autoneg": mode.removeprefix(_NOTHING), **dict.fromkeys(_OFFERS, "")}
     said |= {f"adv_speeds{'@' * each.startswith('@')}": each.removeprefix("@") for each in offers}
@@ -200,10 +197,7 @@ scroll sideways if a line with its prompt is longer."""
 
 
 def document(rows: Mapping[str, Fields]) -> Iterator[str]:
-    """The command that merges some rows into CONFIG_DB; none without rows.
-
-    It is one command, typed as several lines, a row on each.
-    """
+    """The command that merges rows into CONFIG_DB, typed as one line a row; none without rows."""
     tables: dict[str, list[str]] = {}
     for row, fields in rows.items():
         table, _, key = row.partition("|")
@@ -243,10 +237,7 @@ def delete_rows(rows: Iterable[str]) -> Iterator[str]:
 
 
 def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
-    """The command that deletes fields, row by row; none without fields.
-
-    A row whose last field goes is gone as well.
-    """
+    """The command that deletes fields, and rows with no other field; none without fields."""
     fields: dict[str, list[str]] = {}
     for row, field in cells:
         fields.setdefault(row, []).append(field)

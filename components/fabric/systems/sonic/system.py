@@ -265,10 +265,7 @@ _EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
-    """Refuse ports that no line can free, such as routed ones, then leave foreign VLANs.
-
-    The switch ignores another tagging of a member, so such a member goes first.
-    """
+    """Refuse ports that no line can free, then leave foreign VLANs, also of another tagging."""
     names = f"({'|'.join(desired.ports)})"
     joined = rf"^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,|^QUEUE\|{names}\|.+-"
     routed = rf"^INTERFACE\|{names}(\||$)|^PORTCHANNEL_MEMBER\|.*\|{names}$"
