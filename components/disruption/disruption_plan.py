@@ -250,10 +250,7 @@ def chosen(
     versions: Mapping[str, str],
     new: Collection[str] = (),
 ) -> tuple[UpgradeGroup, ...]:
-    """Choose the steps of this update: nodes with another release, and finished upgrades.
-
-    A `new` node is on a new machine in this update, and gets an install instead of an upgrade.
-    """
+    """Choose this update's steps: other releases, and finished upgrades; not `new` machines."""
     found = (
         tuple(
             each

@@ -67,10 +67,7 @@ class Waiting:
 
 
 def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
-    """Parse the answer of `maintain.sh look`.
-
-    The settings in `without` do not wait for this host's own boot.
-    """
+    """Parse the answer of `maintain.sh look`; the drains in `without` are left out."""
     values = dict(parse_state(text).values)
     for key in without:
         values.pop(f"{DRAIN}{key}", None)
@@ -146,10 +143,7 @@ class Departure:
 def forecast_departures(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
 ) -> tuple[Departure, ...]:
-    """Return the hosts that leave service in this update, in order.
-
-    Hosts without facts are unknown; a preview lists them as not observed.
-    """
+    """Return the hosts with facts that leave service in this update, in order."""
     found: list[Departure] = []
     for group in groups:
         for step in group.steps:
@@ -196,11 +190,7 @@ def departure_notes(
 def departures_refused(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
 ) -> tuple[Finding, ...]:
-    """Refuse, at preview, departures that the file denies.
-
-    Call it only if `disruption.reboots` is `deny`. Hosts that were not observed cannot be judged
-    here; their steps refuse.
-    """
+    """Refuse, at preview, departures that the file denies; the steps refuse unobserved hosts."""
     return tuple(
         denied(f"{each.host} would {each.fate}: {each.why}", each.host)
         for each in forecast_departures(groups, seen)
@@ -290,10 +280,7 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
-    """Whether a job may use the changed part: the link, the VF, or a VF of the card.
-
-    True for a setting outside cards.
-    """
+    """Whether a job may use the changed part: the link, the VF, or a VF of the card."""
     kind, _, rest = key.partition(".")
     where = rest.rpartition(".")[0]
     if takes_link(key):

@@ -76,11 +76,7 @@ class DepartureStep:
 def plan_departures(
     spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
 ) -> DepartureStep | None:
-    """Plan the step for a site with switches and its own nodes; nothing leaves yet.
-
-    In an existing cluster a node stays after its host left the file, and its owners take it out of
-    service.
-    """
+    """Plan the step for a site with switches and its own nodes; nothing leaves yet."""
     cluster = refer_to(spec, kubernetes)
     if kubernetes is None or cluster is None or kubernetes.existing or not spec.switches:
         return None
@@ -119,10 +115,7 @@ def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterat
 def choose_departures(
     step: DepartureStep | None, kubernetes: KubernetesPlan | None, applied: Applied
 ) -> DepartureStep | None:
-    """Return the step of this update; None if no node leaves or ever left.
-
-    A node that left and returned to the file leaves the list, so it can be drained again later.
-    """
+    """Return this update's step, or None; a node that returned may be drained again later."""
     if step is None or kubernetes is None:
         return None
     stdin, leaving = applied.stdin(STEP), leaving_nodes(kubernetes, applied)

@@ -93,10 +93,7 @@ class Node:
         return answer
 
     def cordon(self, *, ends_vfs: bool) -> None:
-        """Stop new pods; `ends_vfs`: the VFs go, so the node will not offer them again.
-
-        A node with another cordon stays unchanged.
-        """
+        """Stop new pods, unless others cordoned the node; `ends_vfs`: its VFs will not return."""
         node = self.read() or {}
         ours, cordoned = is_ours(node), is_cordoned(node)
         if cordoned and not ours:
@@ -110,11 +107,7 @@ class Node:
         self.held = True
 
     def drain(self, deadline_s: float) -> None:
-        """Evict all evictable pods, and wait until they are gone.
-
-        Raises: DeviceError: a pod has no owner to recreate it, or pods remain after the deadline;
-        the text has their names and why they stay.
-        """
+        """Evict all evictable pods, and wait until they are gone; DeviceError names the rest."""
         left = self._pods()
         if orphans := [_name(pod) for pod in left if not _owner(pod)]:
             # Eviction would end them; kubectl refuses them too.
@@ -165,10 +158,7 @@ class Node:
             self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
 
     def await_service(self, over: Collection[str], deadline_s: float) -> None:
-        """Wait until the node is ready after its latest boot, and offers its resources again.
-
-        The node shows an earlier boot id, one of `over`, until its kubelet reports.
-        """
+        """Wait until the node is ready with a boot id outside `over`, and offers its resources."""
         missing = ""
         for _ in self.clock.tries(deadline_s):
             missing = self._missing(over)
@@ -315,10 +305,7 @@ def open_node(name: str, calls: Calls, clock: Clock) -> Node | None:
 
 
 def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
-    """Refuse a host that is a node under another name, since a reboot would kill its jobs.
-
-    A kubelet reports the boot id of its host, and no other machine has it.
-    """
+    """Refuse a host that is a node under another name, with its boot id: it may run jobs."""
     for name, node in read_nodes(calls).items():
         if part_of(node, "status", "nodeInfo").get("bootID") == boot_id:
             raise DeviceError(

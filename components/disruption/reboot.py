@@ -184,8 +184,7 @@ class HostRun(Turn[HostReboot]):
     def _return_to_service(self, before: str, counted: str) -> None:
         """Verify settings, cards and node, and only then uncordon.
 
-        The host left service at the boot `before`; device plugins may have counted devices in the
-        boot `counted`, before the last change.
+        It left service at the boot `before`; device plugins may have counted at the boot `counted`.
         """
         now = self._settle(before)
         unnamed = self._prove()
@@ -228,10 +227,7 @@ class HostRun(Turn[HostReboot]):
         raise Bug("the second round returns")
 
     def _await_ready(self, *, booted: bool) -> None:
-        """Wait until the boot unit has ended, and jobs can use every card.
-
-        If the host has not booted since, a newly installed unit is only enabled.
-        """
+        """Wait until jobs can use every card and, after a boot, until the boot unit has ended."""
         for _ in self.tries(READY_DEADLINE_S):
             found = dict(parse_state(self._maintain("ready", self.request.settings)).values)
             unit = found.pop("unit", "active")

@@ -118,10 +118,7 @@ def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 
 
 def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
-    """Render a request, one value per line, so a preview shows the changed ones.
-
-    A digest refers to each of `texts`; the lines of `waiting` need facts of a new instance.
-    """
+    """Render a request with digests of `texts` and the lines that wait for a new instance."""
     digests = {key: digest_of(text) for key, text in texts.items()}
     return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
 

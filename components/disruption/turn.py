@@ -40,10 +40,9 @@ def open_cluster(
     environ: Mapping[str, str],
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> Calls | None:
-    """Open the cluster, or return None if it does not exist yet.
+    """Open the cluster, or return None if it does not exist yet; DeviceError if that is unknown.
 
-    The API of `host`, which will leave service, is the last choice. A DeviceError says that it is
-    unknown whether the cluster exists, because a server does not answer.
+    The API of `host`, which will leave service, is the last choice.
     """
     try:
         kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)

@@ -128,9 +128,5 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
 
 
 def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:
-    """Transform a step's printed text.
-
-    With `--continue-on-error`, a step behind a failed one is skipped and returns None; its
-    dependents are skipped as well, so their text does not matter.
-    """
+    """Transform a step's printed text: None, for skipped steps of `--continue-on-error`, is ""."""
     return output.apply(lambda text: join(text) if text else "")

@@ -44,8 +44,7 @@ class HostSession:
     ) -> HostAnswer:
         """Run one command in the login shell; the limit in bytes is for stdout and for stderr.
 
-        Raises: UnreachableError: The deadline passed, or the answer was cut off. DeviceError: sudo
-        refuses the password.
+        Raises: UnreachableError: late, or the answer was cut off. DeviceError: sudo refuses.
         """
         return await self._within(deadline_s, self._run(command, stdin, limit))
 
@@ -64,10 +63,7 @@ class HostSession:
         return stdout, said + stderr, process.returncode
 
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
-        """Run one command, and stream a file of this machine to it; raise as `run` does.
-
-        Raises: DeviceError: sudo asks for a password, which it would read from the file's stream.
-        """
+        """Run one command with a file as its stdin, which sudo must not read; errors as of `run`."""
         if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(
                 f"{self._endpoint.where}: files are sent only to hosts whose sudo asks for no"
@@ -115,9 +111,7 @@ async def connect_to_host(
 ) -> AsyncGenerator[HostSession]:
     """Log in to a host with a pinned key, by default over its own connections to jump hosts.
 
-    Raises: UnreachableError: No session within the deadline; the text has the reason. HostKeyError:
-    The host presented another key, or none is pinned; nothing was sent. DeviceError: The host
-    refused our key, or the secret is not a key.
+    Errors as of `ssh.login`.
     """
     within_s = min(ssh.CONNECT_DEADLINE_S, deadline_s)
     async with ssh.jump_hosts(secrets) as own:

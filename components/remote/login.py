@@ -206,9 +206,9 @@ def asking(command: str) -> tuple[str, str, str]:
 async def start_sudo(
     connection: asyncssh.SSHClientConnection, endpoint: Endpoint, command: str, password: str
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
-    """Start a command as root; DeviceError if sudo refuses the password.
+    """Start a command as root: the process, and its stderr so far without words of sudo.
 
-    Returns the process, whose stdin is free, and its stderr so far without sudo's messages.
+    DeviceError: sudo refuses the password.
     """
     line, prompt, ready = asking(command)
     process = await connection.create_process(line)

@@ -35,7 +35,6 @@ def host_steps(
     """Run steps one after the other as one resource, with one SSH connection to each host.
 
     An undo runs them backwards. The resource is named after the step `name`, by default the last.
-    Raises: UsageError: the tools cannot be stored for the process that sends them.
     """
     main, environment = name or steps[-1].name, dict[str, pulumi.Input[str]]()
     for step in steps:

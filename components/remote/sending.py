@@ -86,10 +86,7 @@ def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:
 
 
 def missing_note(stdin: str, lacking: Iterable[str]) -> str:
-    """Return the repair note of a sending step; a new version of a tool is an edit, not a repair.
-
-    Without a lacking tool, the note of the last stdin stays, to avoid another change.
-    """
+    """Return the repair note of a sending step; without a lacking tool, the last one stays."""
     last = str(parse_lines(stdin).get("repair", ""))
     names = lacking_tools(stdin, lacking)
     if not names:

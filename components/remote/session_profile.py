@@ -61,7 +61,7 @@ class Prompt:
         return line[found.start("own") + own.start() :] if own else None
 
     def learn(self, text: str) -> Self | None:
-        """Return the prompt that a switch printed both before and after the first command, or None.
+        """Return the prompt that was printed before and after the first command, or None.
 
         A banner's line may look like a prompt, but appears only once.
         """

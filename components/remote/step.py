@@ -231,11 +231,9 @@ _ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}
 
 
 def railyard_program() -> str:
-    """Return the command for `railyard` here, the same text on every machine.
+    """Return the command for `railyard`, run in the project folder: the same on every machine.
 
-    The engine runs a step in the project folder, without the virtual environment on PATH. So the
-    relative path names the environment in that folder; without one, the engine's PATH finds
-    `railyard`.
+    The environment is not on PATH there. So its relative path is taken; without one, PATH decides.
     """
     found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
     return next((text for text in found if Path(text).exists()), "railyard")
@@ -244,8 +242,7 @@ def railyard_program() -> str:
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
     """Return the text of a step's SSH exec, or of its local `railyard` call.
 
-    A step with an undo keeps its tool on the target until the undo has run; other steps need it
-    only while they run.
+    A step with an undo keeps its tool on the target until the undo has run.
     """
     if isinstance(call, str):
         if step.dialect != "device":

@@ -130,10 +130,7 @@ _BACKGROUND: Final = _Background()
 
 
 class _Channel(asyncssh.SSHClientSession[bytes]):
-    """The far end of a terminal, in the background thread: queues received bytes.
-
-    Only that thread writes `came`, and only the reader writes `taken`; each may read the other.
-    """
+    """The far end of a terminal in the background: only it writes `came`, only readers `taken`."""
 
     def __init__(self) -> None:
         self.pieces = SimpleQueue[bytes]()
@@ -204,12 +201,7 @@ class Terminal:
 
 
 def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
-    """Log in to a switch with a pinned host key, then open a terminal, each `within_s`.
-
-    Raises: UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
-    HostKeyError: The host key differs from the pinned one, or none is pinned. DeviceError: The
-    login is refused.
-    """
+    """Log in to a switch with a pinned key, then open a terminal; errors as of `ssh.login`."""
     _BACKGROUND.enter()
     try:
         return _BACKGROUND.run(_open(endpoint, secrets, within_s))
@@ -278,13 +270,8 @@ class HttpsSession(DeviceSession):
     def run(self, command: str) -> str:
         """Send one request, `GET /path` or `POST /path {…}`; `{user}` in a path is the login.
 
-        Returns:
-            The body; after a failure, with `[status N] reason: ` before it.
-
-        Raises:
-            UnreachableError: Nothing answers in time.
-            HostKeyError: The certificate differs from the pinned one.
-            DeviceError: The login is refused.
+        Returns the body, after a failure with `[status N] reason: ` before it. UnreachableError:
+        nothing answers in time. HostKeyError: another certificate. DeviceError: a refused login.
         """
         method, _, rest = command.partition(" ")
         path, _, body = rest.partition(" ")

@@ -69,8 +69,7 @@ class CommandLine:
     def read(self, ends: Callable[[str], bool], ends_at_s: float, *, asks: bool = False) -> str:
         """Read until `ends` accepts the end; with `asks`, stop early at a known question.
 
-        Raises: TimeoutError: The deadline passed first. TooLongError: The answer exceeds the limit.
-        EOFError: The session ended first.
+        Raises: TimeoutError at the deadline. TooLongError. EOFError: the session ended first.
         """
         pieces, size = list[str](), 0
         while not ends(self.tail):
@@ -179,12 +178,7 @@ def _answer(raw: str, command: str, line: CommandLine) -> str:
 def open_session(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession:
-    """Log in to a switch with a pinned host key; the deadline includes the login.
-
-    Raises: UnreachableError: Nothing listens or answers in time, or the session breaks.
-    HostKeyError: The host key differs from the pinned one. DeviceError: The login, the password of
-    `enable`, or that of sudo is refused.
-    """
+    """Log in within the deadline; errors as of `ssh.login`, and for the passwords of `_rise`."""
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
     terminal = switch_channels.open_terminal(endpoint, secrets, within_s)
     try:
