@@ -63,7 +63,7 @@ class HostSession:
         return stdout, said + stderr, process.returncode
 
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
-        """Run one command with a file as its stdin, which sudo must not read; errors as of `run`."""
+        """Run one command with a file as its stdin, which sudo may not take; raise as `run`."""
         if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(
                 f"{self._endpoint.where}: files are sent only to hosts whose sudo asks for no"
