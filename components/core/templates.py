@@ -1,4 +1,4 @@
-"""Tables beside the code, and objects as data: a room's `objects.yaml` with words filled in."""
+"""Tables beside the code: a room's findings and its objects, with words filled in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 
 import yaml
 
+from components.core.problem import Finding, Place, Severity
+
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPREAD: Final = "..."
 """The key of a mapping that adds its own keys to those around it."""
@@ -20,6 +22,35 @@ def read_table(module: str, name: str) -> Any:  # noqa: ANN401 - as the file has
     """Read the YAML table `name` in the folder of a module, given by its `__file__`."""
     text = Path(module).with_name(f"{name}.yaml").read_bytes()
     return yaml.load(text, _LOADER)  # noqa: S506 - a safe one
+
+
+def finding_of(
+    module: str, row: str, /, *where: Place, device: str = "", actual: str = "", **words: object
+) -> Finding:
+    """Return the finding of a row in the `findings.yaml` beside a module, with its words filled in.
+
+    A row has `what`. It may have `rule` (else its key), `where` in words, `wanted`, `fix`, and
+    `severity` (else error); the call gives the words in braces, and a text that the row lacks.
+    """
+    said = _texts_of(module, row, {**words, "device": device})
+    place = (Place((), said["where"]),) if said["where"] else ()
+    severity = cast("Severity", said["severity"] or "error")
+    rule, fix, wanted = said["rule"] or row, said["fix"], said["wanted"]
+    return Finding(said["what"], where or place, fix, severity, rule, device, actual, wanted)
+
+
+def fault_text(module: str, row: str, /, **words: object) -> str:
+    """Return the fault of a row in the `findings.yaml` beside a module, and its fix below it."""
+    said = _texts_of(module, row, words)
+    return said["what"] + (f"\n  fix    {said['fix']}" if said["fix"] else "")
+
+
+def _texts_of(module: str, row: str, words: Mapping[str, object]) -> dict[str, str]:
+    texts: Mapping[str, str] = read_table(module, "findings")[row]
+    return {
+        key: texts[key].format_map(words) if key in texts else str(words.get(key, ""))
+        for key in ("what", "rule", "where", "fix", "severity", "wanted")
+    }
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:

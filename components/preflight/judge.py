@@ -53,6 +53,19 @@ class HostAnswers:
     answered_at_s: float
 
 
+_APT: Final = {
+    "clean": "apt-get clean",
+    "mend": "dpkg --configure -a; apt-get -f install",
+    "services": "unattended-upgrades apt-daily",
+}
+_DNF: Final = {
+    "clean": "dnf clean all",
+    "mend": "dnf check; dnf remove --duplicates",
+    "services": "dnf-automatic.timer packagekit",
+}
+"""Words of a package manager's fixes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     wants: HostWants
@@ -66,7 +79,8 @@ class _Case:
         return "dnf" if self.fact("packages") == "dnf" else "apt-get"
 
     def lack(self, row: str, actual: str, /, **words: object) -> Finding:
-        return lack(self.wants.device, row, actual, manager=self.manager, **words)
+        own = _DNF if self.manager == "dnf" else _APT
+        return lack(self.wants.device, row, actual, manager=self.manager, **own, **words)
 
 
 def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
@@ -151,12 +165,12 @@ def _network(case: _Case) -> Iterator[Finding]:
     cni, found = case.wants.cni, case.fact("cni")
     if cni is not None and found not in {"", "good"}:
         yield case.lack("cni-folders", found, net_d=cni.net_d, bin=cni.bin)
-    device, _, text = case.fact("node").partition(" ")
+    link, _, text = case.fact("node").partition(" ")
     added, mtu = case.wants.pod_overhead_bytes, int(text) if text.isdecimal() else 0
     needed = case.wants.pod_mtu_bytes + added
     if case.wants.pod_mtu_bytes and 0 < mtu < needed:
-        words = {"needed": needed, "added": added, "over": needed - mtu, "device": device}
-        yield case.lack("pod-mtu", f"{device} carries {mtu}", **words)
+        words = {"needed": needed, "added": added, "over": needed - mtu, "link": link}
+        yield case.lack("pod-mtu", f"{link} carries {mtu}", **words)
 
 
 def _system(case: _Case) -> Iterator[Finding]:

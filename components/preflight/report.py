@@ -7,23 +7,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted, shortened
 from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
-from components.core.templates import read_table
+from components.core.templates import finding_of
 
 
 def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
     """Report what one device lacks, in the texts of a row of findings.yaml; `words` fill them."""
-    texts: Mapping[str, str] = read_table(__file__, "findings")[row]
-    fix = texts.get("fix", "{fix}")
-    fix = texts.get("dnf", fix) if words.get("manager") == "dnf" else fix
-    written = (texts.get("rule", row), texts["what"], texts.get("wanted", "{wanted}"), fix)
-    rule, what, wanted, fix = (text.format_map(words) for text in written)
-    severity = cast("Severity", texts.get("severity", "error"))
-    return Finding(what, (), fix, severity, rule, device, actual, wanted)
+    return finding_of(__file__, row, device=device, actual=actual, **words)
 
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")

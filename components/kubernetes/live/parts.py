@@ -17,8 +17,8 @@ from components.catalogue.cluster_parts import (
     version_in,
 )
 from components.catalogue.operator_versions import nri_works
-from components.core.problem import Finding, Severity, on_device
-from components.core.templates import read_table
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.kubernetes.client import Calls
 from components.kubernetes.live.look import CLUSTER, why_not_ready
 from components.kubernetes.live.read import Key, Live, Reader
@@ -287,12 +287,8 @@ def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
 
 
 def _finding(cause: str, actual: str, **words: object) -> Finding:
-    """The finding of a cause in `parts.yaml`, with its words filled in."""
-    row: Mapping[str, str] = read_table(__file__, "parts")[cause]
-    rule = row.get("rule", cause).format(**words)
-    what, wanted, fix = (row[key].format(**words) for key in ("what", "wanted", "fix"))
-    severity: Severity = "warning" if row.get("severity") == "warning" else "error"
-    return on_device(CLUSTER, rule, what, actual, wanted, fix).rated(severity)
+    """The finding of a cause in `findings.yaml`, with its words filled in."""
+    return finding_of(__file__, cause, device=CLUSTER, actual=actual, **words)
 
 
 def _places(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
