@@ -15,7 +15,8 @@ from components.cloud.observe import cloud_drift, with_generations
 from components.core.judge import Judge, When, describe
 from components.core.key_values import HostState
 from components.core.plain_text import matches
-from components.core.problem import Finding, refusal
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes
 from components.drift.applied import Applied
@@ -203,22 +204,18 @@ def judge_unreachable(at: Situation) -> Iterator[Finding]:
         needed = drift.edited or drift.stranger or drift.device in pending
         if drift.unreachable is None or not needed:
             continue
-        reason, where = drift.unreachable, at.addresses.get(drift.device, cloud)
-        if drift.stranger:
-            yield refusal("host key", reason, where, "", drift.device)
-            continue
         why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
-        where = f"{where}; {why}, so it has to be touched"
-        fix = "make it reachable; to preview without looking: pulumi config set railyard:observe"
-        yield refusal("unreachable", reason, where, f"{fix} never", drift.device)
+        words = {"reason": drift.unreachable, "place": at.addresses.get(drift.device, cloud)}
+        row = "stranger" if drift.stranger else "unreachable"
+        yield finding_of(__file__, row, device=drift.device, why=why, **words)
 
 
 def judge_placements(at: Situation) -> Iterator[Finding]:
     """Refuse cards and GPUs in places with which the site cannot work."""
     for drift in at.drifts:
-        where = f"{at.addresses.get(drift.device, '')}; the check is of the PCIe bus as it is now"
-        for found in (each for each in drift.placement if each.refused):
-            yield refusal("placement", f"{drift.device}: {found.text}", where, "", drift.device)
+        name, place = drift.device, at.addresses.get(drift.device, "")
+        for fault in (each.text for each in drift.placement if each.refused):
+            yield finding_of(__file__, "placement", device=name, place=place, fault=fault)
 
 
 def judge_stranded(at: Situation) -> Iterator[Finding]:
@@ -238,11 +235,7 @@ def judge_stranded(at: Situation) -> Iterator[Finding]:
         for drift in at.drifts
     )
     if is_lost:
-        names = ", ".join(leaving)
-        what = f"{first} is lost, and {names} would leave the cluster over it."
-        where = "this update removes nodes while the first server is lost"
-        fix = f"put {names} back into the file, replace {first} with this update, then remove them"
-        yield refusal("stranded", what, where, f"{fix} with the next", first)
+        yield finding_of(__file__, "stranded", device=first, names=", ".join(leaving))
 
 
 def is_pending(step: RemoteStep, applied: Applied) -> bool:

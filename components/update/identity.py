@@ -21,7 +21,8 @@ from pydantic import JsonValue
 
 from components.core.key_values import HostState
 from components.core.plain_text import shortened
-from components.core.problem import Finding, refusal
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied
 from components.fabric.cabling import contradictions
@@ -57,7 +58,6 @@ def _machine(stdout: str) -> str:
 
 _ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
 """Kind of device to the end of the step name whose stdin has its endpoint."""
-_PAGE: Final = "docs/howto/rename-and-replace.md"
 _SHOWN: Final = 4
 """Wrong cables that a refusal lists."""
 
@@ -115,14 +115,8 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
     read = [(switch, facts) for switch, facts in seen if isinstance(facts, SwitchState)]
     for switch, facts in read if at.spec.guards.cabling == "refuse" else ():
         if wrong := contradictions(switch.cables, facts.neighbours):
-            yield _refusal(
-                f"{switch.name} may be another switch: LLDP contradicts the file on"
-                f" {len(wrong)} of its ports: {shortened(wrong, _SHOWN, '; ')}",
-                switch.name,
-                "correct its `ssh` or its `ports`; if its neighbours only tell other names than the"
-                " file has, write `guards: {cabling: warn}`",
-                switch.name,
-            )
+            ports, count = shortened(wrong, _SHOWN, "; "), len(wrong)
+            yield finding_of(__file__, "other-cables", device=switch.name, count=count, ports=ports)
     for switch, facts in read:
         for other in facts.identity.stacks if facts.identity else ():
             if other != at.plan.stack:
@@ -143,10 +137,6 @@ def known_state(at: Situation) -> Applied:
     names = tuple(f"{name}-" for name in renamed)
     left = {name: each for name, each in at.applied.steps.items() if not name.startswith(names)}
     return replace(at.applied, steps=left) if names else at.applied
-
-
-def _refusal(what: str, where: str, fix: str, device: str = "") -> Finding:
-    return refusal("identity", what, where, f"{fix}; {_PAGE}", device)
 
 
 @once
@@ -262,24 +252,17 @@ class _Compared:
     def cause(self, group: list[_Claim]) -> Finding:
         """Refuse a group of related claims."""
         first, gone = group[0], len(group) == 1 and group[0].old.name not in self.now
-        old, new, noun = first.old.name, first.new.name, first.new.noun
-        if gone and new not in self.was and first.proof:
-            why = f"{new} would be set up, and then {old} be undone on the same {noun}"
-            command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
-            # Unlike ESXi hosts and their machines, for which the command does not exist.
-            esxi = {each.name for each in self.spec.hypervisors}
-            esxi |= {vm.name for each in self.spec.hypervisors for vm in each.vms}
-            fix = f"write {old}" if new in esxi else f"`{command}`, or write {old} again"
-        elif gone:
-            why = f"{old} leaves the file, and would be undone at the same address"
-            fix = f"remove {old} with one update, and give its address to {new} with the next"
-        elif not first.proof:
-            why = "addresses that move between devices in one update look like a mistake"
-            fix = f"give {old} its new address with one update, and {new} with the next"
-        else:
-            why = "each machine would get the settings of another one"
-            fix = "write the `ssh` of each machine under its own name again"
-        return _refusal("; ".join(map(str, group)), why, fix)
+        old, new = first.old.name, first.new.name
+        words = {"claims": "; ".join(map(str, group)), "old": old, "new": new}
+        if not (gone and new not in self.was and first.proof):
+            row = "replaced" if gone else "swapped" if first.proof else "moved"
+            return finding_of(__file__, row, **words)
+        command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
+        # Unlike ESXi hosts and their machines, for which the command does not exist.
+        esxi = {each.name for each in self.spec.hypervisors}
+        esxi |= {vm.name for each in self.spec.hypervisors for vm in each.vms}
+        choices = f"write {old}" if new in esxi else f"`{command}`, or write {old} again"
+        return finding_of(__file__, "renamed", choices=choices, noun=first.new.noun, **words)
 
     def false_renames(self) -> Iterator[Finding]:
         """Refuse a declared rename to another device."""
@@ -288,12 +271,8 @@ class _Compared:
             if new is None or self.proves(name) or new.place == was.place:
                 continue
             if not (self._is_proof(new) and new.host_key == was.host_key):
-                yield _refusal(
-                    f"{name} is not the {new.noun} formerly named {old}: neither its address nor "
-                    f"its host key is the recorded one ({was.place})",
-                    f"renamed, {new.place}",
-                    f"take {name} out of `renamed`",
-                )
+                words = {"noun": new.noun, "old": old, "was": was.place, "place": new.place}
+                yield finding_of(__file__, "false-rename", name=name, **words)
 
     def others(self) -> Iterator[Finding]:
         """Refuse devices with another identity than the file's or the recorded one."""
@@ -302,18 +281,13 @@ class _Compared:
             said, was = self.written.get(name), self.recorded.get(name)
             if says == (said or was or says):
                 continue
-            wanted = f"the file says {said}" if said else f"the last update found {was}"
+            wants = f"the file says {said}" if said else f"the last update found {was}"
             new, old, host = self.now.get(name), self.was.get(name), self.spec.host(name)
             written = host is None or host.machine_id is not None
             reinstalled = new and old and not written and new.host_key != old.host_key
             if name in claimed or reinstalled:
                 continue  # a reinstalled system has a new machine id, and the file has its new key
-            yield _refusal(
-                f"{name} is another device: it says that it is {says}, and {wanted}",
-                "the serial number of a switch, or the machine id of a host",
-                f"correct its `ssh`; or, if {name} was replaced, write `serial: {says}` for the"
-                f" switch or `machine_id: {says}` for the host",
-            )
+            yield finding_of(__file__, "other-device", name=name, says=says, wants=wants)
 
     def only_server(self, name: str) -> Iterator[Finding]:
         """Refuse another machine as the only server, which would start a second, empty cluster."""
@@ -324,13 +298,8 @@ class _Compared:
         if self.proves(name) and (known or new.host_key == old.host_key):
             return
         proof = f"`machine_id: {known}`" if known else "its `machine_id`"
-        yield _refusal(
-            f"{name} would be another machine: it was at {old.place}, and the file says"
-            f" {new.place}. It is the only server, so a second, empty cluster would begin there",
-            f"ssh.address of {name}; a copy of the machine has its host key too",
-            f"write the old address; or, if it is the same machine, write {proof} (`cat"
-            " /etc/machine-id`) for the host",
-        )
+        words = {"was": old.place, "place": new.place, "proof": proof}
+        yield finding_of(__file__, "other-server", name=name, **words)
 
 
 def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:

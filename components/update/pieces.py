@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from components.artefacts.lock import Lock
-from components.core.problem import Finding, refusal
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
-from components.plan.pieces import PAGE, Piece, digest_of_piece, pieces_of, plan_piece
+from components.plan.pieces import Piece, digest_of_piece, pieces_of, plan_piece
 from components.update.identity import planned_devices, recorded_devices
 from components.update.proof import counted_repairs
 from components.update.seen import Situation
@@ -86,11 +87,8 @@ def judge_references(references: tuple[Reference, ...], site: str) -> Iterator[F
     """Refuse to set up the cluster on devices that are not up to date, or whose stack is gone."""
     for each in references:
         if each.fault:
-            name = each.piece.stack
-            up = f"run `pulumi up --stack {name}`, or `railyard site up {site}` for all stacks"
-            init = f"run `railyard site split {site}`, which makes the missing stacks; then {up}"
-            restore = f"restore its state, or {init}" if each.outputs is None else up
-            yield refusal("stack-reference", f"the stack {name} {each.fault}", name, restore)
+            row = "stack-reference" if each.outputs is not None else "stack-missing"
+            yield finding_of(__file__, row, stack=each.piece.stack, fault=each.fault, site=site)
 
 
 def judge_moved(at: Situation) -> Iterator[Finding]:
@@ -104,10 +102,9 @@ def judge_moved(at: Situation) -> Iterator[Finding]:
         if name in own:
             continue
         if name in everywhere:
-            what = f"{name} is a device of this stack, and the site file has it in another one"
+            why = "is a device of this stack, and the site file has it in another one"
         elif ours and at.plan.piece != CLUSTER and device.kind == "host":
-            what = f"{name} leaves the site file, and only the cluster's stack can drain its node"
+            why = "leaves the site file, and only the cluster's stack can drain its node"
         else:
             continue
-        fix = f"undo the edit, run `railyard site join {at.plan.stack}`, edit again, run `pulumi up"
-        yield refusal("stack-moves", what, name, f"{fix}`, then split the site ({PAGE})", name)
+        yield finding_of(__file__, "stack-moves", device=name, why=why, stack=at.plan.stack)

@@ -10,7 +10,7 @@ update, `RAILYARD_CONFIRM` permits it by name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from typing import Final
 
@@ -18,7 +18,8 @@ from components.checks.addresses import as_ipv4
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, Place
+from components.core.templates import finding_of
 from components.disruption import forecast
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.drift.applied import Applied
@@ -104,21 +105,13 @@ def _interrupting(at: Situation, applied: Applied) -> Iterator[Finding]:
             yield from leave.refused(_stopped(switch, facts, applied))
         elif switch.exec is not None:
             if switch.exec.interrupts and is_sent(switch, applied, at.drifts):
-                yield refusal(
-                    "disruption",
-                    f"an exec sends all lines of {name}, needed or not, and among them:"
-                    f" {'; '.join(switch.exec.interrupts)}",
-                    Place(_PORTS, "deny"),
-                    "plan a window and set disruption.ports to allow, or executor to device, which"
-                    " sends only what differs",
-                    name,
-                )
+                words = {"device": name, "lines": "; ".join(switch.exec.interrupts)}
+                yield finding_of(__file__, "exec-interrupts", Place(_PORTS, "deny"), **words)
         elif name in changing and (found := _interruptions(switch, seen, applied)):
             unread = " (against the last applied settings, since nothing was read)"
             base = unread if seen is None else ""
-            what = f"{name} would interrupt traffic{base}: {edit.interrupted_words(switch, found)}"
-            fix = "plan a window and set disruption.ports to allow, or take the change back"
-            yield refusal("disruption", what, Place(_PORTS, policy), fix, name)
+            words = {"device": name, "base": base, "words": edit.interrupted_words(switch, found)}
+            yield finding_of(__file__, "interrupts", Place(_PORTS, policy), **words)
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
@@ -194,17 +187,8 @@ def judge_executors(at: Situation) -> Iterator[Finding]:
     """Refuse a change of executor: the update would undo its own work."""
     for switch in at.plan.switches:
         if switch.exec is None and at.applied.step(switch.exec_step) is not None:
-            yield refusal(
-                "executor",
-                f"{switch.name} was configured by a plain exec, and the file now says"
-                " `executor: device`.",
-                f"step {switch.exec_step} of the state: this update would remove it, and so reset"
-                " the switch to factory values",
-                f"remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state "
-                "delete`, which leaves the switch alone; the values from before the first exec "
-                "are not recorded",
-                switch.name,
-            )
+            words = {"step": switch.exec_step, "save": switch.save_step}
+            yield finding_of(__file__, "executor", device=switch.name, **words)
 
 
 ADDRESS: Final = "others.address"
@@ -229,17 +213,13 @@ def judge_balancers(at: Situation) -> Iterator[Finding]:
         wanted = parse_state(watched.step.desired).values
         if mac := read.get(ADDRESS):
             address = wanted["virtual_address"]
-            what = f"{address} is already used by {mac}, which is not a balancer of this site."
-            fix = "choose a free address of that network, or take it from that machine"
-            found.append(refusal("virtual-address", what, Place((*_PATH, "address"), address), fix))
+            place = Place((*_PATH, "address"), address)
+            found.append(finding_of(__file__, "virtual-address", place, address=address, mac=mac))
         if router := read.get(ROUTER):
             files = (text.strip() for key, text in wanted.items() if key.startswith(_KEEPALIVED))
             number = next(each for each in files if each.startswith(_NUMBER)).removeprefix(_NUMBER)
-            what = (
-                f"{router} is a VRRP router of the number {number} in the network of the balancers."
-            )
-            fix = "choose another router_id, from 1 to 255"
-            found.append(refusal("virtual-router", what, Place((*_PATH, "router_id"), number), fix))
+            place, words = Place((*_PATH, "router_id"), number), {"router": router}
+            found.append(finding_of(__file__, "virtual-router", place, number=number, **words))
     yield from dict.fromkeys(found)
 
 
@@ -251,15 +231,12 @@ def judge_guards(at: Situation) -> Iterator[Finding]:
     found = ((drift.device, each) for drift in at.drifts for each in drift.beside)
     for device, each in found:
         if at.spec.guards.way(each.kind) == "refuse":
-            what = f"{device}: {each.setting}; it is outside the plan, and it breaks {each.breaks}"
-            where = f"{at.addresses.get(device, '')}; guards.{each.kind} is refuse"
-            fix = f"{plain_text(each.fix)}; to go on with a warning: guards.{each.kind}: warn"
-            yield refusal("guards", what, where, fix, device)
+            words = {"setting": each.setting, "breaks": each.breaks, "guard": each.kind}
+            words |= {"place": at.addresses.get(device, ""), "mend": plain_text(each.fix)}
+            yield finding_of(__file__, "guards", **words, device=device)
 
 
 _ACCESS: Final = "-cluster-access"
-_RESET: Final = "write `kubernetes: {reset: allow}`"
-
 LOSS: Final = "loss"
 
 
@@ -267,11 +244,10 @@ LOSS: Final = "loss"
 class Loss:
     """One loss that an update would cause."""
 
-    what: str
-    """The loss and the edit that causes it, in words."""
+    found: Finding
+    """The loss and the edit that causes it."""
     allowed: bool
     """The file permits it; for servers, the last update recorded that."""
-    fix: str
     names: tuple[str, ...] = ()
     """Names to type to permit it for one update; empty if only the file can."""
 
@@ -284,13 +260,12 @@ def find_losses(at: Situation) -> tuple[Loss, ...]:
     kept = {step.endpoint.device for step in nodes}
     had = identity.recorded_nodes(applied, "server")
     gone = [name for name in had if name not in kept]
-    named, cluster = ", ".join(gone), list[Loss]()
+    cluster: list[Loss] = []
     if 2 * len(gone) > len(had):  # more than half: etcd and all its data
         which = "the only server" if len(had) == 1 else f"{len(gone)} of {len(had)} servers"
-        what = f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate"
+        found = finding_of(__file__, "servers", gone=", ".join(gone), which=which)
         allowed = all(ALLOWS_RESET in f"\n{applied.stdin(f'{name}-k3s')}" for name in gone)
-        fix = f"put {named} back into the file; or put it back, {_RESET}, update, and then remove"
-        cluster.append(Loss(f"{what} authority and all its data", allowed, f"{fix} it"))
+        cluster.append(Loss(found, allowed))
     return (*(cluster or _cluster(spec, applied, kept)), *_switches(spec, plan, applied))
 
 
@@ -302,17 +277,14 @@ def judge_losses(at: Situation) -> Iterator[Finding]:
     losses = find_losses(at)
     for each in losses:
         if each.allowed or (each.names and at.confirmed.issuperset(each.names)):
-            yield Finding(f"WILL BE LOST: {each.what}", severity="warning", rule=LOSS)
+            yield Finding(f"WILL BE LOST: {each.found.what}", severity="warning", rule=LOSS)
         else:
             confirm = f"; or, for one update, set RAILYARD_CONFIRM={','.join(each.names)}"
-            fix = each.fix + (confirm if each.names else "")
-            yield refusal("protected", each.what, "nothing can undo it", fix)
+            yield replace(each.found, fix=each.found.fix + (confirm if each.names else ""))
     names = {name for each in losses for name in each.names}
     if wrong := sorted(at.confirmed - names):
         lost = ", ".join(sorted(names)) or "nothing that can be confirmed"
-        what = f"{', '.join(wrong)} would not be lost in this update; it would lose {lost}"
-        fix = "take it out: a confirmation is for one update"
-        yield refusal("confirm", what, "RAILYARD_CONFIRM", fix)
+        yield finding_of(__file__, "confirm", wrong=", ".join(wrong), lost=lost)
 
 
 def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Loss]:
@@ -321,30 +293,21 @@ def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Lo
     may_reset = any(plane.reset == "allow" for plane in planes)
     had = identity.recorded_nodes(applied, "agent")
     if len(had) > 1 and not kept.intersection(had):
-        what = f"all {len(had)} workers of the cluster {spec.name} would leave it at once"
-        fix = f"remove some with this update, and the rest with another; or {_RESET}"
-        yield Loss(what, may_reset, fix, (spec.name,))
+        found = finding_of(__file__, "workers", count=len(had), cluster=spec.name)
+        yield Loss(found, may_reset, (spec.name,))
     if not planes:
         return
     steps = [(name, step.stdin) for name, step in applied.steps.items() if step.stdin]
     access = next((stdin for name, stdin in steps if name.endswith(_ACCESS)), "")
     was = parse_state(access).values.get("cluster", "")
     if was and was != spec.name:
-        what = (
-            f"the cluster {was} would become {spec.name}, and every object that Railyard made in it"
-            " would be deleted and made again"
-        )
-        yield Loss(what, may_reset, f"write `name: {was}`; or {_RESET}", (was,))
+        found = finding_of(__file__, "cluster-name", was=was, cluster=spec.name)
+        yield Loss(found, may_reset, (was,))
     registry = spec.sources.registry
     nodes = (stdin for name, stdin in steps if name.endswith("-k3s"))
     has_ca = registry is not None and registry.ca is not None
     if not has_ca and any(f"\n{CA_FILE}." in f"\n{stdin}" for stdin in nodes):
-        what = (
-            "the nodes would lose the certificate authority of the registry, and pull no image"
-            " from it any more"
-        )
-        fix = f"write `sources.registry.ca` again; or {_RESET}"
-        yield Loss(what, may_reset, fix, ("registry-ca",))
+        yield Loss(finding_of(__file__, "registry-ca"), may_reset, ("registry-ca",))
 
 
 def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
@@ -366,13 +329,9 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
         if device.kind != "switch" or name in now:
             continue
         if ports := len(edit.applied_switch(applied.steps[f"{name}-apply"])[0].ports):
-            yield Loss(
-                f"{name} leaves the file while {', '.join(loose)} are cabled to it: its {ports}"
-                " ports go back to their values of before",
-                spec.disruption.ports != "deny",
-                f"put {name} back into `switches`; or write `disruption: {{ports: allow}}`",
-                (name,),
-            )
+            hosts = ", ".join(loose)
+            found = finding_of(__file__, "switch", name=name, hosts=hosts, ports=ports)
+            yield Loss(found, spec.disruption.ports != "deny", (name,))
 
 
 _CHOICES: Final = (
@@ -397,13 +356,9 @@ def judge_first_install(at: Situation) -> Iterator[Finding]:
         had, has = (line in f"\n{config_of(stdin)}" for stdin in (recorded, first.desired))
         if had != has:
             was, wants = (words.format(on if each else off) for each in (had, has))
-            yield refusal(
-                key.replace("_", "-"),
-                f"the cluster was installed with {was}, and the file says {wants}: K3s chooses it"
-                " at its first start.",
-                Place(("kubernetes", key), wants.rpartition(": ")[2]),
-                f"write {was}",
-            )
+            place = Place(("kubernetes", key), wants.rpartition(": ")[2])
+            rule = key.replace("_", "-")
+            yield finding_of(__file__, "first-install", place, rule=rule, was=was, wants=wants)
 
 
 def judge_api(at: Situation) -> Iterator[Finding]:
@@ -423,12 +378,8 @@ def judge_api(at: Situation) -> Iterator[Finding]:
         if not any(peer in IPv4Network(each) for each in allowed.split()):
             found.setdefault(str(peer), []).append(end.device)
     for address, hosts in found.items():
-        what = (
-            f"{', '.join(hosts)} would no longer be reached at the API by Railyard, which comes"
-            f" from {address} there."
-        )
-        place = Place(("kubernetes", "api_from"), allowed)
-        yield refusal("api-from", what, place, "add that address to api_from")
+        place, words = Place(("kubernetes", "api_from"), allowed), {"hosts": ", ".join(hosts)}
+        yield finding_of(__file__, "api-from", place, address=address, **words)
 
 
 def judge_alignment(at: Situation) -> Iterator[Finding]:
@@ -447,15 +398,8 @@ def judge_alignment(at: Situation) -> Iterator[Finding]:
         for stdin in (recorded, playbooks.step.desired)
     )
     if had != wanted:
-        yield refusal(
-            "alignment",
-            f"the cluster was installed with {had or 'no alignment'}, and kubespray does not change"
-            " it on existing nodes.",
-            Place(("kubernetes", "alignment"), str(wanted or "none")),
-            "undo the edit. To change it yourself: drain a worker, write the fields into"
-            " /etc/kubernetes/kubelet-config.yaml, remove /var/lib/kubelet/cpu_manager_state, start"
-            " its kubelet again",
-        )
+        place = Place(("kubernetes", "alignment"), str(wanted or "none"))
+        yield finding_of(__file__, "alignment", place, had=had or "no alignment")
 
 
 def judge_playbooks(at: Situation) -> Iterator[Finding]:

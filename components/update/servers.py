@@ -13,7 +13,8 @@ from typing import Final
 
 from components.core.key_values import parse_state, split_key
 from components.core.plain_text import matches
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, Place
+from components.core.templates import fault_text, finding_of
 from components.disruption.disruption_plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of
 from components.drift.applied import Applied
@@ -92,16 +93,12 @@ def judge_upgrades(at: Situation) -> Iterator[Finding]:
         yield problem
     elif groups and policy != "allow":
         names = [name for group in groups for name in group.nodes]
-        what, key = f"upgraded to K3s {wanted}", "kubernetes.version"
+        done, key = f"upgraded to K3s {wanted}", "kubernetes.version"
         if all(versions.get(name) == wanted for name in names):
-            what, key = "restarted with another alignment", "kubernetes.alignment"
-        yield Finding(
-            f"{', '.join(names)} would be {what}, each out of service meanwhile",
-            (Place(("disruption", "reboots"), policy), Place(("kubernetes", "version"), wanted)),
-            f"plan a maintenance window and set disruption.reboots to allow, or undo the edit of"
-            f" {key}",
-            rule="disruption",
-        )
+            done, key = "restarted with another alignment", "kubernetes.alignment"
+        places = Place(("disruption", "reboots"), policy), Place(("kubernetes", "version"), wanted)
+        words = {"names": ", ".join(names), "done": done, "key": key}
+        yield finding_of(__file__, "upgrades", *places, **words)
 
 
 def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[str, ...]:
@@ -130,7 +127,6 @@ API: Final = "k3s.api"
 setting."""
 _RUNS: Final = "active"
 _BEGAN: Final = "cluster-init: true\n"
-_RESTORE: Final = "docs/howto/lose-a-server.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,21 +177,12 @@ def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, 
     down = [each for each in _parts(balancers, applied, seen, "service.active") if each.state]
     said: list[str] = []
     needed, left = len(servers) // 2 + 1, len(servers) - len(lost)
-    if lost and left >= needed:
+    if lost and (left >= needed or len(servers) > 1):
         spare = left - needed
         more = f"{spare} more may be lost" if spare else "the loss of one more ends the API"
-        said.append(
-            f"{len(lost)} of {len(servers)} servers are lost: {_states(lost)}. The cluster lost no"
-            f" data: {left} hold all, and {more}. Next: {_next(plan, lost)}"
-        )
-    elif lost and len(servers) > 1:
-        said.append(
-            f"the cluster lacks a quorum: {left} of {len(servers)} servers are well, and etcd needs"
-            f" {needed}: {_states(lost)}. Jobs that run go on; nothing new starts. The data on the"
-            f" servers' disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more"
-            f" are lost, reset the cluster to a server with its data, or restore a snapshot:"
-            f" {_RESTORE}"
-        )
+        words = {"lost": len(lost), "count": len(servers), "needed": needed, "left": left}
+        words |= {"states": _states(lost), "more": more, "next": _next(plan, lost)}
+        said.append(fault_text(__file__, "lost" if spare >= 0 else "no-quorum", **words))
     if down and len(lost) < len(servers):
         hosts = {each.name.partition(" ")[0] for each in down}
         what = "users and kubectl do not reach the API; joined nodes go on"
@@ -224,13 +211,8 @@ def judge_quorum(at: Situation) -> Iterator[Finding]:
     reached = sum(each.reached for each in servers)
     needed = len(servers) // 2 + 1
     if len(servers) > 1 and reached < needed:
-        yield refusal(
-            "quorum",
-            f"{reached} of {len(servers)} servers answer, and etcd needs {needed}:"
-            f" {_states(servers)}",
-            "this update could never end; the data on the servers' disks is safe",
-            f"bring {needed - reached} back; if their disks are lost: {_RESTORE}",
-        )
+        words = {"reached": f"{reached}", "needed": f"{needed}", "missing": f"{needed - reached}"}
+        yield finding_of(__file__, "quorum", **words, count=len(servers), states=_states(servers))
 
 
 def judge_roles(at: Situation) -> Iterator[Finding]:
@@ -247,27 +229,13 @@ def judge_roles(at: Situation) -> Iterator[Finding]:
     roles = (("server", servers, "control_plane"), ("agent", agents, "worker"))
     for (recorded, _, old), (_, now, wanted) in permutations(roles):
         for name in (each for each in recorded_nodes(applied, recorded) if each in now):
-            yield refusal(
-                "role",
-                f"{name} is a {old} of the cluster, and the file says {wanted}: K3s cannot change"
-                " the role of a node in place",
-                Place(("hosts", numbers.get(name, 0), "role"), wanted),
-                f"write `role: {old}`; or remove {name} from the file and update (its node leaves"
-                " by the rules of `disruption` and `kubernetes.reset`), and then add it with"
-                f" `role: {wanted}`",
-                name,
-            )
+            place = Place(("hosts", numbers.get(name, 0), "role"), wanted)
+            yield finding_of(__file__, "role", place, device=name, old=old, new=wanted)
     had = [name for name in recorded_nodes(applied, "server") if name in servers]
     began = [name for name in had if _BEGAN in config_of(applied.steps[f"{name}-k3s"].stdin)]
     if began and servers[0] not in began:
-        yield refusal(
-            "first-server",
-            f"{servers[0]} would be the first server, and {began[0]} began this cluster: K3s would"
-            " restart on every server",
-            Place(("hosts", numbers.get(servers[0], 0), "name"), servers[0]),
-            f"keep {began[0]} first among the servers in the file",
-            servers[0],
-        )
+        place = Place(("hosts", numbers.get(servers[0], 0), "name"), servers[0])
+        yield finding_of(__file__, "first-server", place, device=servers[0], first=began[0])
 
 
 def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:

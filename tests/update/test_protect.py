@@ -41,7 +41,7 @@ def losses(before: Graph, site: Site) -> list[tuple[str, bool, tuple[str, ...]]]
     found = find_losses(
         Situation(spec, make_plan(spec, "dev"), applied_from_outputs(before.state()))
     )
-    return [(loss.what, loss.allowed, loss.names) for loss in found]
+    return [(loss.found.what, loss.allowed, loss.names) for loss in found]
 
 
 def without_switches(site: Site) -> Site:
@@ -80,7 +80,7 @@ def test_a_majority_of_the_servers_stays(had: int, *, lost: bool) -> None:
     applied = replace(applied, steps={**applied.steps, **others})
     spec = ClusterSpec.model_validate(site_of())
     found = find_losses(Situation(spec, make_plan(spec, "dev"), applied))
-    assert [loss.what.partition(":")[0] for loss in found if not loss.allowed] == (
+    assert [loss.found.what.partition(":")[0] for loss in found if not loss.allowed] == (
         ["mgmt02, mgmt03 would lose K3s"] if lost else []
     )
 
