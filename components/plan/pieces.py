@@ -125,13 +125,14 @@ def plan_stack(
 def plan_piece(plan: ClusterPlan, piece: Piece) -> ClusterPlan:
     """Keep one piece of a site's plan. Nothing reads or judges the other devices."""
     kept = plan.only(piece.parts)
+    reboots = [each for each in kept.reboots if {*each.hosts} <= {*piece.hosts}]
     return replace(
         kept,
         piece=piece.name,
         site_digest=plan.digest,
         switches=tuple(each for each in kept.switches if each.name in piece.switches),
         hosts=tuple(each for each in kept.hosts if each.name in piece.hosts),
-        reboots=tuple(each for each in kept.reboots if {*each.hosts} <= {*piece.hosts}),
+        reboots=tuple(replace(each, number=number) for number, each in enumerate(reboots, 1)),
         ports={name: each for name, each in kept.ports.items() if name in piece.switches},
         unreached=tuple(name for name in kept.unreached if name in piece.hosts),
     )

@@ -101,6 +101,23 @@ def test_an_edit_in_one_unit_changes_the_digest_of_no_other() -> None:
     assert plan_piece(after, pieces_of(edited, "prod")[2]).digest == after.digest != before.digest
 
 
+def test_one_host_less_in_one_unit_changes_the_digest_of_no_other() -> None:
+    """Groups of reboots are counted in each stack: the ninth group of the site is not `b`'s."""
+    spec = split_site()
+    hosts = tuple(each for each in spec.hosts if each.name != "gpu08")
+    switches = tuple(
+        each.model_copy(
+            update={"ports": {n: p for n, p in each.ports.items() if not p.to.startswith("gpu08/")}}
+        )
+        for each in spec.switches
+    )
+    edited = changed_spec(spec, hosts=hosts, switches=switches)
+    b = pieces_of(spec, "prod")[2]
+    before, after = (plan_piece(make_plan(each, "prod"), b) for each in (spec, edited))
+    assert [group.number for group in after.reboots] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert digest_of_piece(after) == digest_of_piece(before)
+
+
 def test_a_stack_finds_its_piece_by_its_name() -> None:
     site, piece = find_piece(split_site(), "prod-b", "b")
     assert (site, piece.name, piece.stack) == ("prod", "b", "prod-b")
