@@ -211,7 +211,8 @@ def check_stack_units(spec: ClusterSpec) -> Findings:
     """If `stacks` splits the site, each switch with hosts is a leaf of exactly one unit.
 
     A host, or the two switches of an MLAG pair, cannot be in two units: each stack changes only its
-    own devices. `spines` and `cluster` are the names of other stacks.
+    own devices. A switch between units is in none: two of them could change together. `spines` and
+    `cluster` are the names of other stacks.
     """
     if spec.stacks is None:
         return
@@ -245,7 +246,10 @@ def check_stack_units(spec: ClusterSpec) -> Findings:
 def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
     """Find what must be in one unit and is not."""
     first: dict[str, topology.PlacedPort] = {}
-    for port in [port for port in topology.list_any_ports(spec) if port.port.peer is None]:
+    ports = [*topology.list_any_ports(spec)]
+    to_hosts = [port for port in ports if port.port.peer is None]
+    leaves = {port.switch.name for port in to_hosts}
+    for port in to_hosts:
         leaf, unit = port.switch.name, units.get(port.switch.name)
         other = first.setdefault(port.host, port)
         if unit is None:
@@ -256,6 +260,12 @@ def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
             fix = "put both leaves into one unit: a stack sets up its hosts with their leaves."
             what = f"{port.host} is cabled to leaves of two units: {both}."
             yield Finding(what, (port.place, other.place), fix)
+    for port in (port for port in ports if port.switch.name not in leaves):
+        unit, far = units.get(port.switch.name), units.get((port.port.peer or ("",))[0])
+        if unit and far and far != unit:
+            what = f"{port.switch.name} of unit {unit} has no hosts, and links to unit {far}."
+            fix = "remove it from the unit: the stack of the spines has the switches between units."
+            yield Finding(what, (port.place,), fix)
     for switch, here in walk(spec, "switches.*", Switch):
         peer, unit = switch.mlag_peer or switch.name, units.get(switch.name)
         if unit and units.get(peer, unit) != unit:

@@ -33,21 +33,23 @@ class Here(NamedTuple):
 
     def __call__(self, *keys: str) -> tuple[Place, ...]:
         """Return the places of values by their keys."""
-        paths = (tuple(int(k) if k.isdigit() else k for k in key.split(".")) for key in keys)
-        return tuple(self.place(path) for path in paths)
+        return tuple(self.place(tuple(key.split("."))) for key in keys)
 
     def place(self, path: SpecPath) -> Place:
         """Return the place of a value: a secret by its name, a port by its other end.
 
-        A list or a mapping is named without its content.
+        A list or a mapping is named without its content. Only in a list do digits count entries: a
+        unit or a switch may be called `1`.
         """
-        value = self.part
-        for key in path:
-            value = value_of(value, key)
+        value, whole = self.part, self.path
+        for word in path:
+            is_list = isinstance(value, tuple)
+            key = int(word) if is_list else word
+            value, whole = value_of(value, key), (*whole, key)
         value = value.name if isinstance(value, SecretRef) else value
         value = value.to if isinstance(value, SwitchPort) else value
         shown = None if isinstance(value, BaseModel | tuple | dict) else value
-        return at((*self.path, *path), shown)
+        return at(whole, shown)
 
 
 def places(spec: ClusterSpec, *keys: str) -> tuple[Place, ...]:
