@@ -23,7 +23,7 @@ from components.core.problem import Json, render_finding
 from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
-from components.plan.pieces import find_piece, plan_piece
+from components.plan.pieces import find_piece, pieces_of, plan_piece
 from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
@@ -31,14 +31,20 @@ from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.cluster import judge_existing, open_existing
 from components.update.observe import Looks, observe_site
-from components.update.pieces import judge_references, outputs_of, refer
+from components.update.pieces import judge_references, judge_taken, outputs_of, refer
 from components.update.proof import SCOPE, Accept, devices_in
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
 from stacks.begin import Message, begin, bring_charts, read_orders, refuse, refuse_scope
 from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
-from stacks.own_state import hold_others, note_names, read_outputs, read_own_state
+from stacks.own_state import (
+    hold_others,
+    note_names,
+    read_other_state,
+    read_outputs,
+    read_own_state,
+)
 
 Observe = Literal["always", "never"]
 _WHOLE: Final = (
@@ -126,8 +132,8 @@ def _guard(
         plan = replace(plan, operators=plan.operators.without(away))
         _log([("warn", text) for text in away.values()])
     applied, registered = read_own_state(spec), note_names()
-    if spec.stacks and {*parts} == {*PARTS} and not applied.steps:
-        raise refusal(_WHOLE.format(plan.stack))
+    if spec.stacks:
+        _refuse_doubled(spec, plan, applied, whole={*parts} == {*PARTS})
     only, kept = _scope(spec, plan, applied)
     calls = open_existing(plan.kubernetes, own | outside) if looks and not only else None
     seen = observe_site(plan, own | outside, applied, Looks(only=only)) if looks else Seen()
@@ -145,6 +151,16 @@ def _guard(
     remote = Remote(WithMade(config, made), ours.notes, provenance, stack=plan.stack, kept=kept)
     outputs, scope = _outputs(plan, ours.notes), os.environ.get(SCOPE, "")
     return Guarded(spec, ours.plan, remote, ours.run, applied, registered, outputs, scope)
+
+
+def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, whole: bool) -> None:
+    """Refuse to set up in one stack of a split site what another one has."""
+    if whole and not applied.steps:
+        raise refusal(_WHOLE.format(plan.stack))
+    if plan.piece:
+        stacks = (plan.stack, *(each.stack for each in pieces_of(spec, plan.stack)))
+        others = [each for each in stacks if each != pulumi.get_stack()]
+        refuse(tuple(judge_taken(plan, applied, others, read_other_state)))
 
 
 def _scope(

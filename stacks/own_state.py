@@ -54,7 +54,7 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
     The resources of devices that the site renames keep their place in the state: call this before
     the first resource.
     """
-    applied = _read_state()
+    applied = _read_state(pulumi.get_stack())
     return applied if spec is None else _keep_renamed(applied.follow(spec))
 
 
@@ -79,19 +79,33 @@ def read_outputs(stack: str) -> Mapping[str, object] | None:
     try:
         answer = cast("object", pulumi.runtime.invoke(OUTPUTS, {"name": _full(stack)}).value)
     except Exception as error:  # the SDK raises plain exceptions
-        if "unknown stack" in str(error) or "no stack named" in str(error):
+        if _is_unknown(error):
             return None
         raise
     found = cast("Mapping[str, object]", answer).get("outputs")
     return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
 
 
+def read_other_state(stack: str) -> Applied:
+    """Read the recorded resources of a stack of this project; none if it does not exist."""
+    try:
+        return _read_state(stack)
+    except Exception as error:  # the SDK raises plain exceptions
+        if _is_unknown(error):
+            return Applied()
+        raise
+
+
+def _is_unknown(error: Exception) -> bool:
+    return "unknown stack" in str(error) or "no stack named" in str(error)
+
+
 def _full(stack: str) -> str:
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
 
 
-def _read_state() -> Applied:
-    answer = _read(_full(pulumi.get_stack()), ATTEMPTS)
+def _read_state(stack: str) -> Applied:
+    answer = _read(_full(stack), ATTEMPTS)
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))

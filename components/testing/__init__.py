@@ -134,6 +134,8 @@ class Run:
     """The stack's own state before the run."""
     others: Mapping[str, Mapping[str, Json]] = field(default_factory=dict[str, Mapping[str, Json]])
     """Stack of the project to its outputs; any other stack does not exist."""
+    states: Mapping[str, Mapping[str, Json]] = field(default_factory=dict[str, Mapping[str, Json]])
+    """Stack of the project to its state, for each that exists."""
     preview: bool = False
     """A preview of a new stack: no command has printed anything yet."""
     stack: str = "dev"
@@ -164,10 +166,11 @@ class _Fakes(mocks.Mocks):
         if args.token != OWN_STATE:
             raise LookupError(f"the program calls {args.token}, which this engine does not answer")
         wanted = asked["stackName"]
-        own = f"{_ORGANIZATION}/{self.run.project}/{self.run.stack}"
-        if wanted != own:
-            raise LookupError(f"the program reads the state of {wanted}, and it is {own}")
-        return {"name": wanted, "outputs": dict(self.run.state)}, []
+        states = {self.run.stack: self.run.state, **self.run.states}
+        found = states.get(wanted.removeprefix(f"{_ORGANIZATION}/{self.run.project}/"))
+        if found is None:
+            return {}, [("stackName", f'unknown stack "{wanted}"')]
+        return {"name": wanted, "outputs": dict(found)}, []
 
 
 class _Engine(mocks.MockEngine):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
 from components.artefacts.lock import Lock
 from components.core.problem import Finding
 from components.core.templates import finding_of
+from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.pieces import Piece, digest_of_piece, pieces_of, plan_piece
@@ -89,6 +90,22 @@ def judge_references(references: tuple[Reference, ...], site: str) -> Iterator[F
         if each.fault:
             row = "stack-reference" if each.outputs is not None else "stack-missing"
             yield finding_of(__file__, row, stack=each.piece.stack, fault=each.fault, site=site)
+
+
+def judge_taken(
+    plan: ClusterPlan, applied: Applied, others: Iterable[str], read: Callable[[str], Applied]
+) -> Iterator[Finding]:
+    """Refuse to set up a device that the state of another stack of the site has.
+
+    Its first settings would be recorded again, and undone by both. `read` returns a stack's state;
+    it is asked only if this stack gets a device.
+    """
+    new = planned_devices(plan).keys() - recorded_devices(applied).keys()
+    for stack in others if new else ():
+        for name in sorted(new & recorded_devices(read(stack)).keys()):
+            row = "stack-moves" if stack != plan.stack else "stack-half-moved"
+            why = f"is new in this stack, and the state of stack {stack} has it"
+            yield finding_of(__file__, row, device=name, why=why, stack=plan.stack)
 
 
 def judge_moved(at: Situation) -> Iterator[Finding]:

@@ -167,3 +167,22 @@ def test_a_host_leaves_a_split_site_only_after_a_join() -> None:
     said, graph = record_refusal(run, lock=True)
     assert "gpu16 leaves the site file, and only the cluster's stack can drain its node" in said
     assert graph.resources == []
+
+
+@pytest.mark.parametrize("other", ["prod", "prod-b"])
+def test_a_stack_does_not_set_up_what_another_one_has(other: str) -> None:
+    """The site was half split, or a leaf moved to a unit that is updated first."""
+    graph = unsplit_graph() if other == "prod" else record_main(split_run("a"))
+    said, refused = record_refusal(
+        replace(split_run("a"), states={other: graph.state()}), lock=True
+    )
+    assert f"leaf-01 is new in this stack, and the state of stack {other} has it" in said
+    assert "gpu08" in said
+    assert "\n  fix    " in said
+    assert refused.resources == []
+
+
+def test_a_stack_that_has_its_devices_reads_no_other_state() -> None:
+    state = record_main(split_run("a")).state()
+    again = replace(split_run("a"), state=state, states={"prod-b": state})
+    assert record_main(again).resources
