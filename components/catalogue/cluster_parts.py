@@ -9,21 +9,22 @@ Sources: lab/sources.md#cni-folders.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+
+from pydantic import AfterValidator
 
 from components.catalogue import upstream
-from components.catalogue.operator_versions import MPI_OPERATOR
+from components.core.templates import typed_table
 
 
 @dataclass(frozen=True, slots=True)
 class CniPaths:
     """Two folders of every node."""
 
-    net_d: str
+    net_d: str = "/etc/cni/net.d"
     """CNI configurations."""
-    bin: str
+    bin: str = "/opt/cni/bin"
     """CNI programs."""
 
     @property
@@ -32,22 +33,9 @@ class CniPaths:
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
 
 
-UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
+UPSTREAM: Final = CniPaths()
 """The defaults of containerd and CRI-O, which most distributions keep."""
-DISTRIBUTIONS: Final[dict[str, CniPaths]] = {
-    # The folder of programs since the releases of FIRST_K3S; before, its name had a hash in it.
-    "k3s": CniPaths("/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/rancher/k3s/data/cni"),
-    "rke2": UPSTREAM,
-    "kubeadm": UPSTREAM,
-    "kubespray": UPSTREAM,
-    "k0s": UPSTREAM,
-    "microk8s": CniPaths(
-        "/var/snap/microk8s/current/args/cni-network", "/var/snap/microk8s/current/opt/cni/bin"
-    ),
-    "aks": UPSTREAM,
-    "eks": UPSTREAM,
-    "oke": UPSTREAM,
-}
+DISTRIBUTIONS: Final = typed_table(dict[str, CniPaths], __file__, "distributions")
 FIRST_K3S: Final = {(1, 28): 15, (1, 29): 10, (1, 30): 6, (1, 31): 2}
 """Minor of Kubernetes to its first patch whose K3s has the folder above; every later minor has it.
 docs.k3s.io, "Multus and IPAM plugins". Older K3s has its programs in `data/current/bin`, a link
@@ -111,7 +99,7 @@ class ClusterPart:
     """One part."""
 
     title: str
-    image: str = ""
+    image: Annotated[str, AfterValidator(lambda text: text.format_map(vars(upstream)))] = ""
     """The image, in DaemonSets and Deployments, of the release that Railyard brings, or was written
     with; without a tag if that is not known."""
     definitions: tuple[Definition, ...] = ()
@@ -144,84 +132,7 @@ def version_in(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
-TABLE: Final[Mapping[Part, ClusterPart]] = {
-    "multus": ClusterPart(
-        "Multus",
-        upstream.MULTUS,
-        (Definition("network-attachment-definitions.k8s.cni.cncf.io", "v1"),),
-        hardened="hardened-multus-cni",
-    ),
-    "attachments": ClusterPart("the attachment of a rail"),
-    "whereabouts": ClusterPart(
-        "whereabouts",
-        upstream.WHEREABOUTS,
-        (
-            Definition("ippools.whereabouts.cni.cncf.io", "v1alpha1"),
-            Definition("overlappingrangeipreservations.whereabouts.cni.cncf.io", "v1alpha1"),
-        ),
-        hardened="hardened-whereabouts",
-    ),
-    "nv_ipam": ClusterPart(
-        "nv-ipam",
-        upstream.NV_IPAM,
-        (
-            Definition("ippools.nv-ipam.nvidia.com", "v1alpha1"),
-            Definition("cidrpools.nv-ipam.nvidia.com", "v1alpha1"),
-        ),
-    ),
-    "sriov_cni": ClusterPart("SR-IOV CNI", upstream.SRIOV_CNI, hardened="hardened-sriov-cni"),
-    "ib_sriov_cni": ClusterPart(
-        "InfiniBand SR-IOV CNI", upstream.IB_SRIOV_CNI, hardened="hardened-ib-sriov-cni"
-    ),
-    "ipoib_cni": ClusterPart("IPoIB CNI", upstream.IPOIB_CNI),
-    "rdma_cni": ClusterPart("RDMA CNI", upstream.RDMA_CNI),
-    "cni_plugins": ClusterPart(
-        "the reference CNI plugins",
-        upstream.CNI_PLUGINS,
-        hardened="hardened-cni-plugins",
-        shared=True,
-    ),
-    "sriov_device_plugin": ClusterPart(
-        "SR-IOV device plugin",
-        upstream.SRIOV_DEVICE_PLUGIN,
-        hardened="hardened-sriov-network-device-plugin",
-        publishes=True,
-    ),
-    "shared_device_plugin": ClusterPart(
-        "RDMA shared device plugin", upstream.SHARED_DEVICE_PLUGIN, publishes=True
-    ),
-    "gpu_device_plugin": ClusterPart(
-        "GPU device plugin",
-        f"k8s-device-plugin:{upstream.GPU_DEVICE_PLUGIN_RELEASE}",
-        publishes=True,
-    ),
-    "gpu_operator": ClusterPart(
-        "GPU operator",
-        f"gpu-operator:{upstream.GPU_OPERATOR_RELEASE}",
-        (Definition("clusterpolicies.nvidia.com", "v1"),),
-        Status("/apis/nvidia.com/v1/clusterpolicies", "ClusterPolicy"),
-        publishes=True,
-    ),
-    "network_operator": ClusterPart(
-        "network operator",
-        f"network-operator:{upstream.NETWORK_OPERATOR_RELEASE}",
-        (Definition("nicclusterpolicies.mellanox.com", "v1alpha1"),),
-        Status("/apis/mellanox.com/v1alpha1/nicclusterpolicies", "NicClusterPolicy"),
-    ),
-    "mpi_operator": ClusterPart(
-        "MPI operator",
-        f"mpi-operator:{MPI_OPERATOR}",
-        (Definition("mpijobs.kubeflow.org", "v2beta1"),),
-    ),
-    "trainer": ClusterPart(
-        "Kubeflow Trainer",
-        "trainer-controller-manager",
-        (
-            Definition("trainjobs.trainer.kubeflow.org", "v1alpha1"),
-            Definition("trainingruntimes.trainer.kubeflow.org", "v1alpha1"),
-        ),
-    ),
-}
+TABLE: Final = typed_table(dict[Part, ClusterPart], __file__, "parts")
 
 
 def part_of_image(image: str) -> Part | None:

@@ -1,15 +1,16 @@
-"""The compatibility catalogue: known versions of drivers and operators, with their sources.
+"""The compatibility catalogue: known versions of drivers and operators, from the YAML file beside.
 
-Sources: lab/sources.md#rdma-driver.
+Sources: the file, and lab/sources.md#rdma-driver.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Final, Literal
+
+from components.core.templates import typed_table
 
 _STACK: Final = re.compile(
     r"(?:(?P<family>MLNX_OFED_LINUX|MLNX_OFED|OFED-internal)-)?"
@@ -26,23 +27,8 @@ _DOCA_HOST: Final = re.compile(
 _FULL: Final = 4
 """Numbers after the dash; DOCA's `ofed_info` leaves out a last 0."""
 
-DOCA_LINES: Final[Mapping[str, str]] = {
-    "2.9": "24.10",
-    "2.10": "25.01",
-    "3.0": "25.04",
-    "3.1": "25.07",
-    "3.2": "25.10",
-    "3.3": "26.01",
-    "3.4": "26.04",
-    "3.5": "26.07",
-}
-"""First two numbers of a DOCA release to the line of its driver: doca-driver-build 445df1e8, its
-release manifests 2.9.0 to 3.5.0, and the network operator's tags (3.2.2, 3.4.1).
-
-Only the line is taken from there: the manifests are those of the container, and packages of one
-release have carried other last numbers (25.10-1.7.1 on hosts). That a third number never changes
-the line is seen in 2.9 and 3.2, and inferred for the others.
-"""
+DOCA_LINES: Final = typed_table(dict[str, str], __file__, "doca_lines")
+"""First two numbers of a DOCA release to the line of its driver."""
 MLNX_OFED_LAST: Final = (24, 10)
 """The last line of MLNX_OFED as a separate product: NVIDIA's transition guide."""
 NV_PEER_MEM_LEAST: Final = (5, 1)
@@ -51,17 +37,8 @@ PEERMEM_LEAST: Final = 470
 """First GPU driver that brings nvidia_peermem: README of nv_peer_memory (a15f0f66)."""
 OPEN_MODULES_LEAST: Final = 515
 """First GPU driver with open kernel modules, which DMA-BUF needs (open-gpu-kernel-modules)."""
-SYSTEMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "24.10": ("ubuntu20.04", "ubuntu22.04", "ubuntu24.04"),
-    "25.01": ("ubuntu22.04", "ubuntu24.04"),
-    "25.04": ("ubuntu22.04", "ubuntu24.04"),
-    "25.07": ("ubuntu22.04", "ubuntu24.04"),
-    "25.10": ("ubuntu22.04", "ubuntu24.04"),
-    "26.01": ("ubuntu22.04", "ubuntu24.04"),
-    "26.04": ("ubuntu22.04", "ubuntu24.04"),
-    "26.07": ("ubuntu22.04", "ubuntu24.04", "ubuntu26.04"),
-}
-"""Line to the Ubuntu releases that its driver container is built for (the same manifests).
+SYSTEMS: Final = typed_table(dict[str, tuple[str, ...]], __file__, "systems")
+"""Line to the Ubuntu releases that its driver container is built for.
 
 That the host's packages are for the same ones is inferred, so it is a warning and refuses nothing.
 """
@@ -147,67 +124,19 @@ class KubernetesRange:
         return f"{show_version(self.lowest)} to {show_version(self.highest)}"
 
 
-GPU_OPERATOR: Final = (
-    KubernetesRange(
-        (26, 7),
-        (1, 32),
-        (1, 37),
-        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only), "
-        "since NVIDIA/cloud-native-docs#488 with 1.37",
-    ),
-    KubernetesRange(
-        (26, 3),
-        (1, 32),
-        (1, 36),
-        "GPU operator documentation 26.3 (1.32 to 1.35); "
-        "Cloud Native Stack 26.6.0 ships 26.3.2 with Kubernetes 1.36.2",
-        "deprecated",
-    ),
-)
+_Ranges = tuple[KubernetesRange, ...]
+GPU_OPERATOR: Final = typed_table(_Ranges, __file__, "gpu_operator")
+NETWORK_OPERATOR: Final = typed_table(_Ranges, __file__, "network_operator")
+GPU_DEVICE_PLUGIN: Final = typed_table(_Ranges, __file__, "gpu_device_plugin")
 """Newest line first."""
-
-GPU_DRIVER_LEAST: Final[Mapping[tuple[int, ...], int]] = {(26, 7): 535, (26, 3): 535}
+GPU_DRIVER_LEAST: Final = typed_table(dict[str, int], __file__, "gpu_driver_least")
 """GPU operator line to the oldest driver branch that its component matrix lists.
 
-26.7.0: 610, 595, 580, 535; 26.3.0 to 26.3.3: 595, 590, 580, 570, 535 (NVIDIA/cloud-native-docs,
-`gpu-operator/life-cycle-policy.rst`, 187a4a5b and ee488781). The matrix is that of the driver
-container; that it holds for a driver of the host is inferred, so it is a warning.
+The matrix is that of the driver container; that it holds for a driver of the host is inferred, so
+it is a warning.
 """
-
-NETWORK_OPERATOR: Final = (
-    KubernetesRange(
-        (26, 7), (1, 32), None, "network operator 26.7 chart, kubeVersion; no upper end is stated"
-    ),
-    KubernetesRange(
-        (26, 4),
-        (1, 31),
-        (1, 35),
-        "network operator documentation 26.4, platform support",
-        "deprecated",
-    ),
-    KubernetesRange(
-        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support", "ended"
-    ),
-)
-"""Newest line first. From 24.10 on the chart no longer makes a NicClusterPolicy; older ones are not
-here."""
-
-NEWER: Final[Mapping[str, tuple[str, str]]] = {
-    "Kubernetes": ("v1.37.1+k3s1", "it is of 30 September 2026; K3s' stable channel was at 1.36"),
-    "GPU operator": ("v26.7.1", "it is of 23 September 2026; the package contains v26.7.0"),
-    "network operator": ("26.10.0", "its documentation is out, its chart and range were not seen"),
-    "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
-}
-"""The newest release of each component in a public source, and why no set has it. The source of
-network operator 26.10.0 is docs.nvidia.com/networking/display/kubernetes26100, pages of 22 November
-2026. By its maker's policy 26.7 is deprecated from then on; we saw no page about that."""
-
-GPU_DEVICE_PLUGIN: Final = (
-    KubernetesRange((0, 20), (1, 10), None, "k8s-device-plugin README, prerequisites"),
-    KubernetesRange((0, 19), (1, 10), None, "k8s-device-plugin README, prerequisites"),
-)
-"""Newest line first."""
-
+NEWER: Final = typed_table(dict[str, tuple[str, str]], __file__, "newer")
+"""The newest release of each component in a public source, and why no set has it."""
 MPI_OPERATOR: Final = "v0.8.2"
 """The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.
 
@@ -215,23 +144,13 @@ It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.
 """
 
 
-_NRI: Final[Mapping[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]] = {
-    "containerd": (((1, 7, 30), (1, 8)), ((2, 1), (3,))),
-    "cri-o": (((1, 34), (2,)),),
-}
+_NRI: Final = typed_table(
+    dict[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]], __file__, "nri"
+)
 """Runtime to the first release of each range with which the GPU operator's toolkit works through
-NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, "Enabling the NRI
-Plugin" (52dcb7b8). containerd 2.0 is in no range."""
-
-
-CONTAINERD: Final[Mapping[str, Mapping[str, str]]] = {
-    "K3s": {"1.32": "1.7.23", "1.32.2": "2.0", "1.32.9": "2.1", "1.33": "2.0", "1.33.5": "2.1"},
-    "kubespray": {"2.27": "1.7.27", "2.28": "2.0", "2.29": "2.1"},
-}
+NRI, and the first beyond it."""
+CONTAINERD: Final = typed_table(dict[str, dict[str, str]], __file__, "containerd")
 """Installer to the containerd that its releases bring from each on; later ones bring no older one.
-
-docs.k3s.io, release notes v1.32.X and v1.33.X (e09f43cd, 143463bb) and v1.37.X (2.3.4); kubespray's
-`checksums.yml` at v2.27.1, v2.28.0, v2.29.0 and v2.31.0 (2.2.3).
 """
 
 

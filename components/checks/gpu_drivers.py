@@ -77,7 +77,8 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     if operator is None or gpu_driver_owner(spec) != "host":
         return
     own = operator.chart.version
-    least = operator_versions.GPU_DRIVER_LEAST.get(operator_versions.parse_numbers(own)[:2])
+    line = operator_versions.show_version(operator_versions.parse_numbers(own)[:2])
+    least = operator_versions.GPU_DRIVER_LEAST.get(line)
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = operator_versions.gpu_branch(version)
         if least is not None and branch is not None and branch < least:

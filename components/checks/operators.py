@@ -366,7 +366,7 @@ def _known_with(
 def check_plugin_version(spec: ClusterSpec) -> Findings:
     """The release lines of network operator and GPU device plugin are known with this Kubernetes.
 
-    The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
+    The ranges, with their sources, are in components/catalogue/operator_versions.yaml. An unknown
     line, or a newer Kubernetes, is a warning: no source states that it fails.
     """
     yield from _known_with(spec, "network", "network operator", NETWORK_OPERATOR, "warning")
@@ -377,8 +377,8 @@ def check_plugin_version(spec: ClusterSpec) -> Findings:
 def check_version_pair(spec: ClusterSpec) -> Findings:
     """The GPU operator's release line supports the Kubernetes minor.
 
-    The ranges, with their sources, are in components/catalogue/operator_versions.py. A line outside
-    of the catalogue is a warning.
+    The ranges, with their sources, are in components/catalogue/operator_versions.yaml. A line
+    outside of the catalogue is a warning.
     """
     yield from _known_with(spec, "gpu", "GPU operator", GPU_OPERATOR)
 

@@ -59,8 +59,8 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
     """The containerd of K3s or kubespray works with the GPU operator's container toolkit.
 
     The toolkit's NRI needs certain releases of containerd
-    (components/catalogue/operator_versions.py): with others, pods get no GPU. Preflight checks the
-    nodes of an existing cluster.
+    (components/catalogue/operator_versions.yaml): with others, pods get no GPU. Preflight checks
+    the nodes of an existing cluster.
     """
     if spec.operators.gpu is None or toolkit_owner(spec) != "operator" or runs_docker(spec):
         return

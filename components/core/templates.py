@@ -6,12 +6,14 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import yaml
+from pydantic import TypeAdapter
 
 from components.core.problem import Finding, Place, Severity
 
+_T = TypeVar("_T")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPREAD: Final = "..."
 """The key of a mapping that adds its own keys to those around it."""
@@ -51,6 +53,11 @@ def _texts_of(module: str, row: str, words: Mapping[str, object]) -> dict[str, s
         key: texts[key].format_map(words) if key in texts else str(words.get(key, ""))
         for key in ("what", "rule", "where", "fix", "severity", "wanted")
     }
+
+
+def typed_table(kind: type[_T], module: str, part: str) -> _T:
+    """Read one part of the table with a module's own name; ValidationError if it does not fit."""
+    return TypeAdapter(kind).validate_python(read_table(module, Path(module).stem)[part])
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:
