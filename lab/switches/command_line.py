@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -176,7 +177,7 @@ class Row:
     def lines(self, held: BaseModel) -> Iterator[str]:
         """The line for the field's value, unless it is the default."""
         value = getattr(held, self.field)
-        if value == type(held).model_fields[self.field].get_default(call_default_factory=True):
+        if value == _default_of(type(held), self.field):
             return
         if value == self.without:
             yield f"no {self._head}"
@@ -192,10 +193,17 @@ def flag(line: str, field: str = "", head: str = "") -> Row:
     return Row(line, field, value=True, without=False, head=head)
 
 
+@cache
+def _default_of(kind: type[BaseModel], field: str) -> object:
+    """The value of a field that no line set: only to compare with, since all share it."""
+    return kind.model_fields[field].get_default(call_default_factory=True)
+
+
 Lines = Callable[[Any], Iterable[str]]
 """An object with fields to lines that no row covers."""
 
 
+@cache
 def rows_of(kind: type[BaseModel]) -> tuple[Row | Lines, ...]:
     """The annotated lines of a configuration class's fields, in order."""
     return tuple(
