@@ -244,10 +244,7 @@ def test_an_api_that_drips_ends_at_the_deadline(tmp_path: Path, begin: bytes) ->
 
 
 @_BEGINS
-def test_a_cluster_that_drips_ends_at_the_deadline(
-    tmp_path: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "REQUEST_DEADLINE_S", 0.1)
+def test_a_cluster_that_drips_ends_at_the_deadline(tmp_path: Path, begin: bytes) -> None:
     context, _ = _certificate(tmp_path)
     with _dripping(context, begin) as port:
         authority = base64.b64encode((tmp_path / "ufm.pem").read_bytes()).decode()
@@ -262,7 +259,7 @@ def test_a_cluster_that_drips_ends_at_the_deadline(
             "current-context": "x",
         }
         with pytest.raises(UnreachableError, match="the cluster did not answer GET /version"):
-            client.KubernetesCalls(json.dumps(document)).call("GET", "/version")
+            client.KubernetesCalls(json.dumps(document), 0.1).call("GET", "/version")
 
 
 def test_a_file_of_the_user_has_a_limit_and_is_a_file(tmp_path: Path) -> None:
