@@ -1,4 +1,4 @@
-"""The fixed seeds of the suite: 300 of edits, 60 of switches, 5 of hosts, shared by the workers."""
+"""The fixed seeds of the suite: 100 of edits, 24 of switches, 2 of hosts, shared by the workers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from campaign.command import fixed
 
-INTENT = [range(first, first + 50) for first in range(1, 301, 50)]
-DEVICE = [range(first, first + 15) for first in range(1, 61, 15)]
-HOST = range(1, 6)
+INTENT = [range(first, first + 50) for first in range(1, 101, 50)]
+DEVICE = [range(first, first + 12) for first in range(1, 25, 12)]
+HOST = range(1, 3)
 
 
 @pytest.mark.parametrize("seeds", INTENT, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")

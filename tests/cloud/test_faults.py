@@ -59,7 +59,7 @@ def _names(cloud: CrusoeCloud, table: str) -> Counter[str]:
 
 
 @settings(
-    max_examples=15,
+    max_examples=5,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

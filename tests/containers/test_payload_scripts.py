@@ -269,7 +269,7 @@ text_files = st.none() | st.text(alphabet="abc #=*\n", max_size=40).map(
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(config=text_files, authorized=text_files, mode=st.sampled_from([None, 0o700, 0o755]))
 def test_undo_brings_every_byte_back(

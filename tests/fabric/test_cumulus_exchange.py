@@ -84,7 +84,7 @@ GIVEN: dict[str, object] = {"trust": None, "ecn": {}, "strict_classes": None}
 """What the profile gives to every port."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=HISTORIES, desired=st.sampled_from([DESIRED, TRUNKS]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: list[str], desired: SwitchState

@@ -143,7 +143,7 @@ def wrote(switch: EosSwitch, history: list[str]) -> object:
     return switch.snapshot()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=HISTORIES, desired=st.sampled_from([LOSSY, LOSSLESS, WATCHED, ACCESS, UNTAGGED]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: list[str], desired: SwitchState
@@ -176,7 +176,7 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=HISTORIES, spec=INTENTS)
 def test_what_the_intent_says_is_what_a_packet_meets(history: list[str], spec: ClusterSpec) -> None:
     rdma, desired = spec.rdma, plan_fabric(spec)[0].desired
@@ -201,7 +201,7 @@ def test_what_the_intent_says_is_what_a_packet_meets(history: list[str], spec: C
         assert switch.snapshot() == first
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(history=HISTORIES, between=st.lists(st.integers(1, 4).flatmap(line_of), max_size=4))
 def test_a_watchdog_that_leaves_the_file_leaves_nothing(
     history: list[str], between: list[str]

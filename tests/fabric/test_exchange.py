@@ -62,7 +62,7 @@ def _reads_alike(exchange: Exchange) -> None:
             assert whole == each
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=HISTORIES, desired=st.sampled_from([DESIRED, UNTAGGED]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: list[str], desired: SwitchState

@@ -180,7 +180,7 @@ def _is_refused(history: list[str], mode: str) -> bool:
     return False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data(), mode=st.sampled_from(["lossy_ecn", "lossless"]))
 @pytest.mark.parametrize("name", FORMS)
 def test_whatever_a_switch_has_one_exec_leads_there_or_is_refused(

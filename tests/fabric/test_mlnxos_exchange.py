@@ -109,7 +109,7 @@ def prepared(folder: str, history: History) -> MlnxosSwitch:
     return switch
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=HISTORIES, one=intents(), other=st.none() | intents())
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: History, one: SwitchState, other: SwitchState | None
@@ -134,7 +134,7 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(history=HISTORIES, desired=intents(), member=st.sampled_from(GUIDS[1:]))
 def test_what_others_put_in_stays(history: History, desired: SwitchState, member: str) -> None:
     stranger = "ff:ff:00:00:00:00:00:01"

@@ -69,7 +69,7 @@ BY_HAND: Final[dict[str, list[str]]] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     system=st.sampled_from(sorted(BY_HAND)),
     data=st.data(),

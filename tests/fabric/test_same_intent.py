@@ -82,7 +82,7 @@ def test_no_system_is_left_out() -> None:
     assert {*PORTS} == {name for name, entry in SWITCH_SYSTEMS.items() if entry.carries == "roce"}
 
 
-@settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     mode=st.sampled_from(["lossy_ecn", "lossless"]),
     # Cumulus keeps 3725 to 3999 for itself.

@@ -184,7 +184,7 @@ LAWS: Final = (check_edit, check_overlay, check_apply, check_undo, check_life)
 @pytest.mark.parametrize("kind", STATES)
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_of_the_algebra(law: Any, kind: type[BaseModel]) -> None:  # noqa: ANN401
-    @settings(deadline=None, max_examples=60)
+    @settings(deadline=None, max_examples=30)
     @given(st.tuples(*[states_of(kind)] * 3))
     def check(states: tuple[BaseModel, ...]) -> None:
         law(*states)

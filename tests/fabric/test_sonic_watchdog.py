@@ -112,7 +112,7 @@ def _holds(switch: SonicSwitch, desired: SwitchState) -> None:
             assert min(int(row["detection_time"]), int(row["restoration_time"])) >= poll
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     others=HISTORIES,
     history=st.one_of(st.just(list[str]()), st.lists(LINES, max_size=10)),
@@ -168,7 +168,7 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     history=st.lists(LINES, max_size=6),
     before=DESIRED,

@@ -33,7 +33,7 @@ from tests.fabric.fabric_lab import (
 from tests.fabric.histories import HISTORIES, PLAIN, TAKES, without
 from tests.fabric.lives import agree, live, live_in
 
-QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
+QUICK = settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A history is found in a second and shrunk in minutes: no shrinking."""
 Life = tuple[ClusterSpec, list[str]]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -86,7 +86,7 @@ LIVES = {
 
 @pytest.mark.parametrize("name", LIVES)
 def test_a_life(name: str) -> None:
-    @settings(QUICK, max_examples=5 if "split" in name else 12)
+    @settings(QUICK, max_examples=3 if "split" in name else 6)
     @given(LIVES[name])
     def play(life: Life) -> None:
         live(*life)

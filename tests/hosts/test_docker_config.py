@@ -69,7 +69,7 @@ SET = "write_docker docker.runtime ours\nwrite_docker docker.default_runtime nvi
 READ = "read_docker docker.runtime\ndocker_config $DAEMON_CONFIG read default_runtime\n"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(config=configs(), indent=st.sampled_from([None, 1, 3]))
 def test_ours_go_in_and_out_and_the_rest_stays(config: Json, indent: int | None) -> None:
     text = json.dumps(config, indent=indent)

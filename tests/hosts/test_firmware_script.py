@@ -342,7 +342,7 @@ def converge(fake: Path, main: str = CONVERGE) -> subprocess.CompletedProcess[st
 
 
 @given(STATES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_any_state_is_as_wanted_after_two_starts_and_is_put_back(
     values: dict[str, tuple[str, str]],
 ) -> None:

@@ -99,7 +99,7 @@ _ONE: Final = st.sampled_from(sorted(_CHANGES)).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(_SITES), st.lists(_ONE, min_size=1, max_size=3))
 def test_hosts_take_what_is_planned_of_any_file(
     site: dict[str, Json], changes: list[tuple[tuple[str, str], object]]

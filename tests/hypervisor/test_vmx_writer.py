@@ -59,7 +59,7 @@ WANTED = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(_files(), WANTED)
 def test_every_key_stands_once_and_undo_gives_the_same_bytes(
     text: str, wanted: Mapping[str, str]

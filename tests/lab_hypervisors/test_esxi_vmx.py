@@ -76,7 +76,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_who_wins_over_the_file_in_any_order_of_steps(steps: list[str]) -> None:
     """On disk: the edit, until a power change writes what hostd holds; it reads at a reload."""

@@ -86,7 +86,7 @@ def _assert_reported(loaded: Loaded, *, lines: bool) -> None:
             assert all(place.line for place in problem.where), problem
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(st.sampled_from(PATHS), _ODD, st.sampled_from(["replace", "remove", "add"])),
@@ -102,7 +102,7 @@ def test_changed_values_load_or_are_reported(edits: list[tuple[SpecPath, Json, s
 
 
 @pytest.mark.parametrize("site", SITES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_changed_value_of_any_example_loads_or_is_reported(
     site: str, data: st.DataObject
@@ -114,7 +114,7 @@ def test_a_changed_value_of_any_example_loads_or_is_reported(
     _assert_reported(load_config_value(value, None), lines=False)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(0, len(TEXT) - 1),
     st.integers(0, 30),
