@@ -29,6 +29,7 @@ from components.cli.stack import (
     PREFIX,
     PREVIEW_DEADLINE_S,
     Stack,
+    archive_of,
     config_flags,
     load_stack,
     load_stack_or_file,
@@ -38,6 +39,7 @@ from components.cli.stack import (
 from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
+from components.core.plain_text import counted
 from components.core.problem import Json
 from components.model.cluster import CLUSTER
 from components.model.secret_refs import list_secrets
@@ -106,7 +108,13 @@ def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
     UsageError: one of its stacks does not exist.
     """
     _, pieces = _load_site(stack)
-    here = _resources()
+    here = _survey(stack, pieces)
+    if here.get(stack):
+        _refuse_twice(stack, pieces, here)
+        raise UsageError(
+            f"stack {stack} has resources, so it is not split.\n"
+            f"  fix    to split it: railyard site split {stack}"
+        )
     if gone := [each.stack for each in pieces if each.stack not in here]:
         raise UsageError(
             f"these stacks of the site do not exist: {', '.join(gone)}.\n"
@@ -203,6 +211,36 @@ def _resources() -> Mapping[str, int]:
     return {each["name"].rpartition("/")[2]: each.get("resourceCount") or 0 for each in listed}
 
 
+def _survey(stack: str, pieces: Sequence[Piece]) -> Mapping[str, int]:
+    """Return the number of resources of each stack of the project.
+
+    UsageError: a stack with the name of a piece is of another site, or one of this site is a piece
+    that the file lacks.
+    """
+    here, known = _resources(), {each.stack: each.name for each in pieces}
+    site = _site_of(stack)
+    for name, count in here.items():
+        is_ours = name != stack and archive_of(name) == stack
+        if name in known and not is_ours and (count or _site_of(name) != site):
+            raise UsageError(
+                f"stack {name} exists, and its configuration lacks railyard:piece {known[name]}, so"
+                f" it is not known as a piece of {stack}.\n  fix    if it is of another site, give"
+                f" the unit {known[name]} another name; if not, bring its {config_file(name)} here"
+            )
+        if count and is_ours and name not in known:
+            raise UsageError(
+                f"stack {name} has {counted(count, 'resource')} of this site, and the file has no"
+                f" such unit.\n  fix    put the unit back into `stacks`, run `railyard site join"
+                f" {stack}`, change the units, and split the site again ({PAGE})"
+            )
+    return here
+
+
+def _site_of(stack: str) -> object:
+    file = config_file(stack)
+    return _stack_file(file)[1].get(SITE_KEY) if file.exists() else None
+
+
 @app.command()
 def split(stack: StackName = "") -> None:
     """Give each unit of a site its own stack, with the records that it has in this one.
@@ -212,7 +250,7 @@ def split(stack: StackName = "") -> None:
     """
     loaded, pieces = _load_site(stack)
     _refuse_foreign_config()
-    here = _resources()
+    here = _survey(stack, pieces)
     state = _export(stack)
     if not splitting.records_of(state):
         made = _make_missing(stack, pieces, here)
@@ -253,7 +291,7 @@ def join(stack: StackName = "") -> None:
     """
     _, pieces = _load_site(stack)
     _refuse_foreign_config()
-    here = _resources()
+    here = _survey(stack, pieces)
     empty = _export(stack)
     if splitting.records_of(empty):
         _refuse_twice(stack, pieces, here)

@@ -244,6 +244,55 @@ def test_a_stack_that_is_gone_is_named(railyard: Call, store: Store, command: st
     assert "\n  fix    " in done.err
 
 
+def test_the_stack_of_another_site_is_not_taken_for_a_piece(railyard: Call, store: Store) -> None:
+    """Its configuration would get `railyard:piece`, or the message would say to remove it."""
+    stacks = store()["stacks"]
+    state = stacks["prod"]["state"]
+    stacks["prod-a"] = {"config": {"railyard:site": {"value": "other.yaml"}}, "state": state}
+    Path("Pulumi.prod-a.yaml").write_text("config: {railyard:site: other.yaml}\n")
+    empty: dict[str, Any] = {}
+    for own, other in ((state, state), (empty, state), (empty, empty)):
+        stacks["prod"]["state"], stacks["prod-a"]["state"] = own, other
+        before = store(stacks=stacks)["stacks"]
+        for command in ("split", "join", "up", "preview"):
+            done = railyard("site", command, "prod")
+            assert done.code == 2
+            assert "stack prod-a exists, and its configuration lacks railyard:piece a" in done.err
+            assert "give the unit a another name" in done.err
+            assert "rm --force" not in done.err
+        assert store()["stacks"] == before
+
+
+@pytest.mark.parametrize("command", ["split", "join", "up", "preview", "drift"])
+def test_a_renamed_unit_is_not_set_up_twice(railyard: Call, store: Store, command: str) -> None:
+    assert railyard("site", "split", "prod").code == 0
+    before = store()["stacks"]
+    text = Path("site.yaml").read_text()
+    renamed = text.replace("    a:\n      leaves:", "    aa:\n      leaves:")
+    assert renamed != text
+    Path("site.yaml").write_text(renamed)
+    done = railyard("site", command, "prod")
+    assert done.code == 2
+    assert "resources of this site, and the file has no such unit." in done.err
+    assert "railyard site join prod" in done.err
+    assert store()["stacks"] == before
+
+
+@pytest.mark.parametrize("command", ["up", "preview", "drift"])
+def test_a_site_that_is_not_split_yet_is_not_run_in_pieces(
+    railyard: Call, store: Store, command: str
+) -> None:
+    stacks = store()["stacks"]
+    for name in PIECES:
+        config = {"railyard:piece": {"value": name.removeprefix("prod-")}}
+        stacks[name] = {"config": config, "state": {}}
+    store(stacks=stacks)
+    done = railyard("site", command, "prod")
+    assert done.code == 2
+    assert "stack prod has resources, so it is not split." in done.err
+    assert "railyard site split prod" in done.err
+
+
 @pytest.mark.parametrize(("command", "code"), [("drift", 4), ("preview", 1)])
 def test_one_refused_stack_does_not_hide_the_others(
     railyard: Call, store: Store, monkeypatch: pytest.MonkeyPatch, command: str, code: int
