@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from components.checks.rows import also, refuse, unique
 from components.checks.rule import Finding, Findings, Here, at, places, walk
 from components.checks.topology import block_path
 from components.core.problem import SpecPath
+from components.core.templates import typed_table
 from components.fabric.systems import system_of
 from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
@@ -50,14 +50,6 @@ def check_host_key(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, f"{how_to_pin(addresses, port)}.")
 
 
-@also(
-    unique("jump_hosts.*.name", "rename one.", "two jump hosts are called {value}."),
-    refuse(
-        "jump_hosts.*.ssh.sudo_password jump_hosts.*.ssh.enable_password",
-        "{owner} has {key}, but Railyard runs no commands on a jump host.",
-        "remove it.",
-    ),
-)
 def check_jump_host(spec: ClusterSpec) -> Findings:
     """Each jump host that a device names is in `jump_hosts`, once, and reachable without a circle.
 
@@ -197,28 +189,9 @@ def check_proxy(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, fix, "warning")
 
 
-_ASKED: Final = {
-    "driver.kind": "an RDMA driver",
-    "driver.at_least": "a release to be verified",
-    "gpu_driver_version": "a GPU driver to be verified",
-    "qos": "quality of service on its cards",
-    "kernel": "kernel settings",
-    "rail_names": "names for its cards",
-    "docker": "Docker",
-    "toolkit": "the container toolkit",
-}
+_ASKED: Final = typed_table(dict[str, str], __file__, "asked")
 """Key below `host_defaults` to its words; a group can set the first five."""
-_OF_NICS: Final = {
-    "sriov": "settings of VFs",
-    "address": "an address of the card",
-    "mtu_bytes": "an MTU of the card",
-    "rdma": "a name of the RDMA device",
-    "serial": "a serial number to be verified",
-    "link_gt_s": "a PCIe speed to be verified",
-    "link_width": "a PCIe width to be verified",
-    "lanes": "lanes to be verified",
-    "gpu_path": "a way to the GPU to be verified",
-}
+_OF_NICS: Final = typed_table(dict[str, str], __file__, "of_nics")
 """Key of a card to its words."""
 
 

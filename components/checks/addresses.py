@@ -9,7 +9,6 @@ from itertools import combinations, product
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from components.checks.rows import also, known, refuse, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places, twins, values, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
@@ -24,6 +23,7 @@ from components.model.places import (
     default_way,
     each_ssh,
     is_flat,
+    is_one_pool,
     routed_cards,
     shares_resource,
     subnet_of,
@@ -46,19 +46,6 @@ def as_ipv4(text: str) -> IPv4Address | None:
         return None
 
 
-def _is_one_pool(spec: ClusterSpec) -> bool:
-    return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
-
-
-@also(
-    unique(
-        "rails.*.resource",
-        "give each rail a separate resource, or all rails of a flat fabric the same one.",
-        "two rails share the resource {value}.",
-        when=lambda spec: spec.pod_network.mode == "sriov" and not _is_one_pool(spec),
-        by=lambda each: each.value.lower(),
-    )
-)
 def check_resource_name(spec: ClusterSpec) -> Findings:
     """Each rail has a separate extended resource, or all rails of a flat fabric share one.
 
@@ -67,7 +54,7 @@ def check_resource_name(spec: ClusterSpec) -> Findings:
     makes no difference, since the plugin passes VFs in variables of upper case. With
     `rdma_shared` rails may share a resource.
     """
-    if spec.pod_network.mode != "sriov" or not _is_one_pool(spec):
+    if spec.pod_network.mode != "sriov" or not is_one_pool(spec):
         return
     name, first, why = spec.rails[0].resource, spec.rails[0].vlan, list[tuple[str, Place]]()
     for rail, here in [each for each in walk(spec, "rails.*", Rail) if each[0].vlan != first][:1]:
@@ -259,7 +246,7 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
 
 def check_cluster_networks(spec: ClusterSpec) -> Findings:
     """The pod network has a /24 for each node; for kubespray see kubespray-nodes."""
-    for each in values(spec, "kubernetes.pod_cidr", lambda spec: spec.kubespray is None):
+    for each in values(spec, "kubernetes.pod_cidr") if spec.kubespray is None else ():
         nodes = each.value.num_addresses // _PODS_PER_NODE
         if nodes < len(spec.hosts):
             what = f"pod_cidr {each.value} has room for {nodes} of {len(spec.hosts)} nodes."
@@ -275,13 +262,6 @@ def _at_subnet(r: int, subnet: RailSubnet) -> Place:
     return at(("rails", r, *key), subnet.network)
 
 
-@also(
-    unique(
-        "hosts.*.nics.*.address",
-        "give each card a different address.",
-        "two cards have the address {value}.",
-    )
-)
 def check_pf_address(spec: ClusterSpec) -> Findings:
     """A card's own address is a free one of its rail's subnet.
 
@@ -358,87 +338,8 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
 
 _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 """Names that the kernel itself gives out, in the order in which devices come up."""
-RULES: Final = (
-    rule(
-        "duplicate-name",
-        """Devices have unique names, and so have rails.
-
-        The name is part of the identity of a device's resources.
-        """,
-        unique(
-            "switches.*.name other_switches.*.name hosts.*.name infiniband.switches.*.name "
-            "infiniband.ufm.name",
-            "rename one.",
-            "two devices are called {value}.",
-        ),
-        unique("rails.*.name", "rename one.", "two rails are called {value}."),
-    ),
-    rule(
-        "network-name",
-        "Each rail has a separate network attachment.",
-        unique(
-            "rails.*.network",
-            "give each rail a separate attachment, for example sriov111 and sriov112.",
-            "two rails share the network attachment {value}.",
-        ),
-    ),
-    rule(
-        "duplicate-vlan",
-        """Each rail has a separate VLAN.
-
-        On a shared VLAN an answer may leave through another rail's NIC. For rails with one subnet
-        see `flat-fabric`.
-        """,
-        unique(
-            "rails.*.vlan",
-            "give each rail a separate VLAN and subnet.",
-            "two rails share VLAN {value}.",
-            when=lambda spec: not is_flat(spec),
-        ),
-    ),
-    rule(
-        "host-group",
-        """A host names a group that exists, and a group has hosts.""",
-        known(
-            "hosts.*.group",
-            "host_groups.*.name",
-            "{owner} is in the group {value}, which host_groups lacks.",
-            "name a group of host_groups, or add this one there.",
-        ),
-        unique(
-            "host_groups.*.name",
-            "rename one, or merge them.",
-            "two groups of hosts are called {value}.",
-        ),
-        known(
-            "host_groups.*.name",
-            "hosts.*.group",
-            "no host is in the group {value}.",
-            "write the group at its hosts, or remove it.",
-        ),
-    ),
-)
 
 
-@also(
-    unique(
-        "hosts.*.nics.*.rdma",
-        "give each one a different name.",
-        when=lambda spec: spec.host_defaults.rail_names,
-        by=lambda each: (each.path[:2], each.value),
-    ),
-    requires(
-        "hosts.*.nics.*.rdma",
-        "host_defaults.rail_names",
-        fix="set host_defaults.rail_names to true, or remove rdma.",
-    ),
-    refuse(
-        "hosts.*.nics.*.sriov.eswitch=switchdev",
-        "{owner} is in switchdev mode: its VFs' devices would get its name too.",
-        "name these cards yourself (phys_port_name), and set rail_names to false.",
-        when=lambda spec: spec.host_defaults.rail_names,
-    ),
-)
 def check_rail_names(spec: ClusterSpec) -> Findings:
     """A name that Railyard writes differs from other cards' names and from the kernel's.
 
@@ -446,7 +347,7 @@ def check_rail_names(spec: ClusterSpec) -> Findings:
     devices of VFs share the card's address, and would also get its name.
     """
     names = "hosts.*.nics.*.netdev hosts.*.nics.*.rdma"
-    for each in values(spec, names, lambda spec: spec.host_defaults.rail_names):
+    for each in values(spec, names) if spec.host_defaults.rail_names else ():
         if _KERNELS_OWN.fullmatch(each.value):
             what = f"the kernel uses names like {each.value} itself, so udev may fail to set it."
             yield Finding(what, (each.place,), "choose another name, for example rail0.")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final
 
 from components.checks import topology
-from components.checks.rows import known, rule
 from components.checks.rule import Finding, Findings, at, places, twins, walk
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
@@ -271,17 +269,3 @@ def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
         if unit and units.get(peer, unit) != unit:
             what = f"{switch.name} and its MLAG peer {peer} are in two units."
             yield Finding(what, here("mlag_peer"), "put both into one unit.")
-
-
-RULES: Final = (
-    rule(
-        "nic-rail",
-        "Each NIC is on a rail of the file.",
-        known(
-            "hosts.*.nics.*.rail",
-            "rails.*.name",
-            "{owner} is on rail {value!r}, which the file lacks.",
-        ),
-        needs=("names", "rails"),
-    ),
-)

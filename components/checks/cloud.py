@@ -8,7 +8,6 @@ from typing import Final
 
 from components.catalogue import environments
 from components.checks.planes import with_role
-from components.checks.rows import also, known, unique
 from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.core.judge import needs
 from components.core.problem import Place
@@ -33,19 +32,6 @@ _HOSTS: Final = "environment.hypervisors.*"
 _MACHINES: Final = f"{_HOSTS}.vms.*"
 
 
-@also(
-    unique(
-        f"{_MACHINES}.name",
-        "a machine runs on one hypervisor; remove one of the two.",
-        "{value} is a virtual machine of two entries.",
-    ),
-    known(
-        f"{_MACHINES}.name",
-        "hosts.*.name",
-        "the virtual machine {value} is not a host of the file.",
-        "add it to hosts, or correct the name.",
-    ),
-)
 def check_vm_host(spec: ClusterSpec) -> Findings:
     """Each virtual machine is a host of the file, and each worker is a VM of one hypervisor."""
     machines = {each.value for each in values(spec, f"{_MACHINES}.name")}
@@ -308,7 +294,6 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
 _DISTINCT: Final = "give each hypervisor a different name and address."
 
 
-@also(unique(f"{_HOSTS}.name", _DISTINCT, "two devices are called {value}."))
 def check_hypervisor_name(spec: ClusterSpec) -> Findings:
     """A hypervisor has a unique name among all devices, and a unique address.
 
@@ -326,14 +311,6 @@ def check_hypervisor_name(spec: ClusterSpec) -> Findings:
         yield Finding(f"two devices are reached at {door}.", (place, other), _DISTINCT)
 
 
-@also(
-    unique(
-        f"{_MACHINES}.gpu {_MACHINES}.nic",
-        "give each machine different devices: see `esxcli hardware pci list`.",
-        "{one} and {other} use the same PCI device {value}.",
-        by=lambda each: (each.path[:3], each.value),
-    )
-)
 def check_passthrough_device(spec: ClusterSpec) -> Findings:
     """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
 

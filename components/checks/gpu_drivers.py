@@ -10,7 +10,6 @@ from pydantic import JsonValue
 
 from components.artefacts.listing import charts_by_release
 from components.catalogue import operator_versions
-from components.checks.rows import requires, rule
 from components.checks.rule import Finding, Findings, Here, at, places, values, walk
 from components.checks.topology import host_blocks, list_nics
 from components.core.problem import Place
@@ -347,21 +346,3 @@ def _source_findings(asked: ContainerToolkit, where: tuple[Place, ...]) -> Findi
         what += f"{keys} {'is' if len(extra) == 1 else 'are'} set."
         own = (at(("host_defaults", "toolkit", key), value) for key, value in extra.items())
         yield Finding(what, (*own, *where), f"remove {keys}, or set kind to host.")
-
-
-RULES: Final = (
-    rule(
-        "gdrcopy",
-        """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
-
-        Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml), which is
-        missing if the hosts own the driver.
-        """,
-        requires(
-            "operators.gpu.gdrcopy",
-            "operators.gpu.driver=operator",
-            "the operator loads GDRCopy with its driver",
-            "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator.",
-        ),
-    ),
-)

@@ -9,7 +9,6 @@ from typing import Final
 
 from components.catalogue.switches import MODELS, list_plain
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rows import also, at_most, requires, rule, unique
 from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
 from components.core.judge import needs
 from components.core.problem import Place
@@ -52,14 +51,6 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
                 yield Finding(what, here("nics"), fix)
 
 
-@also(
-    unique(
-        "switches.*.sm_priority",
-        "give the master the higher number, for example 14 and 13.",
-        "{one} and {other} share sm_priority {value}: the GUID picks the master.",
-        when=lambda spec: spec.infiniband,
-    )
-)
 def check_subnet_manager(spec: ClusterSpec) -> Findings:
     """The fabric has a subnet manager, and the file decides which one is master.
 
@@ -79,14 +70,6 @@ def check_subnet_manager(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, "remove sm_priority, or set subnet_manager to switch.")
 
 
-@also(
-    requires(
-        "infiniband.routing_engine",
-        "infiniband.subnet_manager=switch",
-        "Railyard does not set an external one",
-        "remove routing_engine, and set it at the subnet manager.",
-    )
-)
 def check_external_partition(spec: ClusterSpec) -> Findings:
     """With an external subnet manager the file sets no routing engine, and partitions only in UFM.
 
@@ -101,13 +84,6 @@ def check_external_partition(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, fix, "warning")
 
 
-@also(
-    unique(
-        "hosts.*.hca_guids.*",
-        "read both hosts again: a GUID is unique in the world.",
-        "the port GUID {value} is listed twice.",
-    )
-)
 def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
     for host, here in walk(spec, "hosts.*", Host):
@@ -414,52 +390,6 @@ def check_sm_switch(spec: ClusterSpec) -> Findings:
             yield Finding(what, here("sm_priority"), "remove sm_priority.")
 
 
-RULES: Final = (
-    rule(
-        "ufm",
-        """If the file has an address of UFM, UFM is the subnet manager.
-
-        A switch that also runs one takes over with other partitions.
-        """,
-        requires(
-            "infiniband.ufm.address",
-            "infiniband.subnet_manager=external",
-            "ufm tells how to reach UFM",
-            "set subnet_manager to external, or remove ufm.",
-        ),
-    ),
-    rule(
-        "adaptive-routing",
-        """Only an external subnet manager is asked for adaptive routing.
-
-        The one on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
-        """,
-        requires(
-            "infiniband.adaptive_routing",
-            "infiniband.subnet_manager=external",
-            "the switches' subnet manager does not support it",
-            "turn it off, or run UFM or opensm (ar_updn) and set subnet_manager to external.",
-        ),
-    ),
-    rule(
-        "partition-limit",
-        """No partition asks for a larger MTU or a higher rate than the fabric has.
-
-        Otherwise no host can join its multicast group.
-        """,
-        at_most("infiniband.partitions.*.mtu_bytes", "infiniband.mtu_bytes"),
-        at_most("infiniband.partitions.*.rate_gbit_s", "infiniband.rate_gbit_s"),
-    ),
-)
-
-
-@also(
-    unique(
-        "infiniband.partitions.*.name",
-        "give each partition a different name.",
-        "two partitions have the name {value}.",
-    )
-)
 def check_partition_key(spec: ClusterSpec) -> Findings:
     """Each partition has a unique key and a unique name."""
     for (each, here), (_, there) in twins(_partitions(spec), lambda part: part[0].pkey):

@@ -8,7 +8,6 @@ from itertools import permutations
 from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
-from components.checks.rows import also, at_most, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places, walk
 from components.core.judge import needs
 from components.core.problem import render_path
@@ -246,9 +245,6 @@ def check_max_unavailable(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "disruption.max_unavailable"), fix)
 
 
-_NO_MPIJOB: Final = "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator."
-
-
 def check_watch_secrets(spec: ClusterSpec) -> Findings:
     """The job of `watch` gets the secrets of the devices, in a namespace without pods of users.
 
@@ -266,14 +262,6 @@ def check_watch_secrets(spec: ClusterSpec) -> Findings:
             yield Finding(what, here("namespace"), "give watch a namespace of its own.")
 
 
-@also(
-    at_most(
-        "acceptance.nccl_floor.min_gbyte_s",
-        "acceptance.nccl_floor.warn_gbyte_s",
-        "nccl_floor warns below {most:g} GB/s, but already fails below {value:g}.",
-        "make warn_gbyte_s the larger of the two.",
-    )
-)
 def check_nccl_floor(spec: ClusterSpec) -> Findings:
     """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
 
@@ -296,7 +284,6 @@ def check_nccl_floor(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, "set nccl_algo to RING.")
 
 
-@also(requires("jobs.own_pods", "kubernetes", fix="remove own_pods, or give the site Kubernetes."))
 def check_own_pods(spec: ClusterSpec) -> Findings:
     """The API server supports the policy of `jobs.own_pods.admission`, and pods have its resource.
 
@@ -318,15 +305,6 @@ def check_own_pods(spec: ClusterSpec) -> Findings:
 _BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 
 
-@also(
-    requires("watch", "kubernetes", "the job is a CronJob", _BY_CRON),
-    requires(
-        "watch.folder",
-        "watch.node",
-        "each run could write on another node",
-        "name the node of that folder as node, or use push.",
-    ),
-)
 def check_watch_cluster(spec: ClusterSpec) -> Findings:
     """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
 
@@ -341,67 +319,3 @@ def check_watch_cluster(spec: ClusterSpec) -> Findings:
     if size > MOST_BYTES:
         what = f"the site has {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}."
         yield Finding(what, places(spec, "watch"), _BY_CRON)
-
-
-RULES: Final = (
-    rule(
-        "mpi-operator",
-        "The MPI operator is installed: the NCCL acceptance test is an MPIJob.",
-        refuse(
-            "jobs.mpi_operator=false",
-            "the MPI operator is off, but the NCCL acceptance test is an MPIJob.",
-            "set mpi_operator to true.",
-        ),
-    ),
-    rule(
-        "gid-index",
-        """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
-
-        A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
-        """,
-        requires(
-            "jobs.gid_index",
-            "rdma.transport=roce",
-            "addresses in one InfiniBand subnet need no GID index",
-            "remove gid_index.",
-        ),
-    ),
-    rule(
-        "deepspeed-scan",
-        "DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts.",
-        requires(
-            "acceptance.deepspeed_scan",
-            "jobs.deepspeed",
-            "DeepSpeed's workers run it",
-            "add jobs.deepspeed with an image and workers, or remove deepspeed_scan.",
-        ),
-        requires("jobs.deepspeed", "kubernetes", "DeepSpeed's jobs are MPIJobs", _NO_MPIJOB),
-        requires(
-            "jobs.deepspeed",
-            "jobs.mpi_operator",
-            "DeepSpeed's jobs are MPIJobs",
-            _NO_MPIJOB,
-            lambda spec: spec.kubernetes,
-        ),
-    ),
-    rule(
-        "ports-drain",
-        """`disruption.ports: drain` needs nodes of a cluster, which can be drained.
-
-        A plain exec reads nothing before it sends its lines, so no node could leave in time.
-        """,
-        requires(
-            "disruption.ports=drain",
-            "kubernetes",
-            "no node can be drained",
-            "set ports to deny, and to allow in a window.",
-        ),
-        refuse(
-            "switches.*.executor=exec",
-            "disruption.ports is drain, but {owner} takes its configuration as one exec.",
-            "remove executor, or set ports to allow or deny.",
-            also="disruption.ports",
-            when=lambda spec: spec.disruption.ports == "drain",
-        ),
-    ),
-)

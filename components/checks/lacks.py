@@ -5,10 +5,9 @@ One table: each row is a place in the file, and a reason why a switch may not su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from inspect import cleandoc
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from components.checks.rule import Finding, Findings, Here, Rule, at, places, va
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
+from components.core.templates import typed_table
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
@@ -123,161 +123,62 @@ def _lossy(why: str) -> _Why:
     return lambda a: None if a.rdma.mode == "lossless" else f"{why}, and rdma.mode is {a.rdma.mode}"
 
 
-_HEADROOM = _lossy("only lossless classes have headroom")
-_WATCHES = _lossy("it watches lossless classes")
-_PROFILED = (
-    "rdma.ecn_min_kib rdma.ecn_max_kib rdma.ecn_mark_percent rdma.ecn_by_speed rdma.schedule"
-)
-_WATCHDOG = "rdma.pfc_watchdog ports.*.pfc_watchdog"
-_CABLE = "ports.*.cable_length_m"
-_Row = tuple[str, str, str | _Why] | tuple[str, str, str | _Why, str]
-"""The places in the file, separated by spaces, with `*` for each port and `=` before a required
-value; the message about an `_Asked`; the name for which `SwitchSystem.since` answers with the first
-release or the reason, or a function that does; and the fix, if it differs from the rule's."""
-_TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
-    (
-        "roce-mode",
-        """Each switch has the mode of RoCE that the file asks for.
+def _too_long(a: _Asked) -> str | None:
+    """Explain why a cable is longer than any for which the platform has headroom."""
+    lengths = a.lengths_m
+    is_long = isinstance(a.value, int) and a.value > max(lengths, default=a.value)
+    return f"its platform has headroom for {', '.join(map(str, lengths))} m" if is_long else None
 
-    Only Onyx has `semi_lossless` (`roce semi-lossless`).
-    """,
-        "use mode lossless or lossy_ecn",
-        ("rdma.mode=semi_lossless", "{a.title} does not support semi_lossless", "semi_lossless"),
-    ),
-    (
-        "pfc-watchdog",
-        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
 
-    Cumulus has it from 5.6 on, EOS as lines of a port, SONiC as a separate row.
-    """,
-        "remove pfc_watchdog",
-        (_WATCHDOG, "a PFC watchdog has no class to watch", _WATCHES),
-        (_WATCHDOG, "{a.title} {a.switch.release} does not support a PFC watchdog", "pfc_watchdog"),
-    ),
-    (
-        "cable-length",
-        """The length of a cable is written only where headroom is computed from it.
+def _other_class(a: _Asked) -> str | None:
+    return None if a.value == a.rdma.cnp_dscp // DSCP_PER_PRIORITY else a.system.cnp_class
 
-    What is in flight after a pause has to fit into the buffer: light needs about 5 ns a metre,
-    which is 62 bytes each way at 100 Gbit/s. SONiC has headroom for some lengths only, 5, 40 and
-    300 m on most platforms.
-    """,
-        "remove cable_length_m",
-        (_CABLE, "the length of a cable changes nothing", _HEADROOM),
-        (_CABLE, "the length of a cable cannot be set on {a.title}", "cable_length"),
-        (
-            _CABLE,
-            "no cable of {a.value} m can be lossless on {a.title} of this model",
-            lambda a: (
-                f"its platform has headroom for {', '.join(map(str, a.lengths_m))} m"
-                if isinstance(a.value, int) and a.value > max(a.lengths_m, default=a.value)
-                else None
-            ),
-            "use a cable of at most {a.longest_m} m",
-        ),
-    ),
-    (
-        "port-ecn",
-        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
-        "remove the thresholds of the port: it then follows rdma",
-        (
-            "ports.*.ecn_min_kib ports.*.ecn_max_kib",
-            "{a.title} cannot set {a.key} of port {a.port}",
-            "port_ecn",
-        ),
-    ),
-    (
-        "queue-setting",
-        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
 
-    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
-    has the notifications of its RoCE profile in class 6.
-    """,
-        "remove {a.key}",
-        (
-            _PROFILED,
-            "{a.title} cannot change {a.key} of its RoCE profile",
-            _not_of_profile,
-            "remove {a.key}, or upgrade it",
-        ),
-        (
-            "rdma.ecn_mark_percent",
-            "{a.title} marks every packet",
-            _partly_marked,
-            "remove ecn_mark_percent, or set it to 100",
-        ),
-        (
-            "rdma.ecn_by_speed",
-            "{a.title} marks every packet",
-            _partly_marked,
-            "remove mark_percent in it",
-        ),
-        ("rdma.schedule", "{a.title} cannot give classes shares", "class_shares"),
-        (
-            "rdma.pfc_watchdog_ms",
-            "the times of the PFC watchdog cannot be set by port on {a.title}",
-            "watchdog_ms",
-        ),
-        (
-            "rdma.cnp_class",
-            "{a.title} fixes the class of a DSCP",
-            lambda a: (
-                None if a.value == a.rdma.cnp_dscp // DSCP_PER_PRIORITY else a.system.cnp_class
-            ),
-            "remove cnp_class, or choose a cnp_dscp of that class",
-        ),
-    ),
-    (
-        "packet-spreading",
-        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
+def _without_links(a: _Asked) -> Release | str | None:
+    """Explain why a switch does not route; each of its routed ports is reported instead."""
+    routed = any(port.mode == "routed" for port in a.switch.ports.values())
+    return None if routed else a.system.routing
 
-    The links have up to 400 Gbit/s: split a port of 800 Gbit/s.
-    """,
-        "remove adaptive_routing: each flow then keeps its path (ECMP)",
-        (
-            "rdma.adaptive_routing",
-            "{a.title} does not support adaptive routing",
-            "adaptive_routing",
-        ),
-        (
-            "rdma.adaptive_routing",
-            "{a.switch.model} does not support adaptive routing",
-            _other_chip,
-        ),
-        (
-            "ports.*.mode=routed",
-            "port {a.port} cannot have adaptive routing",
-            _too_fast,
-            f"split the link into parts of {ADAPTIVE_GBIT_S} Gbit/s or less, or remove it",
-        ),
-    ),
-    (
-        "edge-ports",
-        """Edge ports with BPDU guard are asked for only if the switch system has both.
 
-    SONiC has spanning tree only if its image has it and the site switches it on.
-    """,
-        "remove edge_ports",
-        ("edge_ports", "{a.title} does not support a BPDU guard", "bpdu_guard"),
-    ),
-    (
-        "routed-link",
-        """A link is routed only between switches whose driver sets routed ports and BGP.""",
-        "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
-        (  # each routed port is reported instead
-            "routing.asn",
-            "{a.switch.name} cannot route on {a.title}",
-            lambda a: (
-                None
-                if any(port.mode == "routed" for port in a.switch.ports.values())
-                else a.system.routing
-            ),
-        ),
-        ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
-    ),
-)
-"""Rule, its demand, the fix unless a row has its own, and the settings that it checks: at each
-place the first row that a switch does not support counts."""
+_WHY: Final[Mapping[str, _Why]] = {
+    "headroom": _lossy("only lossless classes have headroom"),
+    "watched": _lossy("it watches lossless classes"),
+    "too_long": _too_long,
+    "of_profile": _not_of_profile,
+    "partly_marked": _partly_marked,
+    "other_class": _other_class,
+    "other_chip": _other_chip,
+    "too_fast": _too_fast,
+    "without_links": _without_links,
+}
+"""Reasons in the table beside the names for which `SwitchSystem.since` answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of a topic: settings that a switch may not support."""
+
+    at: str
+    """Places in the file with blanks between them: `*` for each port, `=` before a wanted value."""
+    what: str
+    """The message about an `_Asked`."""
+    since: str
+    """A name for which `SwitchSystem.since` answers with the first release or the reason, or one of
+    `_WHY`."""
+    fix: str = ""
+    """The fix, if it differs from the topic's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """One rule; at each place the first row that a switch does not support counts."""
+
+    text: str
+    fix: str
+    rows: tuple[_Row, ...]
+
+
+_TOPICS: Final = typed_table(dict[str, _Topic], __file__)
 
 
 def _lacks(
@@ -286,31 +187,31 @@ def _lacks(
     """Yield what the file really sets and a switch does not support, with the words."""
     found = set[tuple[str, ...]]()
     system, title = system_of(switch.os), system_of(switch.os).title
-    for listed, what, since, *fix in rows if switch.carries == "roce" else ():
-        for path, _, value in [place.partition("=") for place in listed.split()]:
+    for row in rows if switch.carries == "roce" else ():
+        for path, _, value in [place.partition("=") for place in row.at.split()]:
             for name in switch.ports if "*" in path else ("",):
                 keys = (name if key == "*" else key for key in path.split("."))
                 asked = _Asked(spec.rdma, switch, (*keys,), system, title)
                 if not (asked.value == value if value else asked.value):
                     continue
-                why = asked.why(system.since(since) if isinstance(since, str) else since(asked))
+                of_table = _WHY.get(row.since)
+                why = asked.why(of_table(asked) if of_table else system.since(row.since))
                 if why is not None and asked.path not in found:
                     found.add(asked.path)
-                    yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)
+                    yield asked, f"{row.what.format(a=asked)}: {why}.", row.fix
 
 
-def _find(spec: ClusterSpec, rows: Iterable[_Row], fix: str) -> Findings:
+def _find(spec: ClusterSpec, topic: _Topic) -> Findings:
     for s, switch in enumerate(spec.switches) if spec.rdma.transport == "roce" else ():
         capability = f" {switch.hardware.capability_line()}." if switch.hardware else ""
-        for asked, what, own in _lacks(spec, switch, rows):
+        for asked, what, own in _lacks(spec, switch, topic.rows):
             top: SpecPath = () if asked.path[0] == "rdma" else ("switches", s)
             where = (at((*top, *asked.path), asked.value), *places(spec, f"switches.{s}.os"))
-            yield Finding(what, where, f"{(own or fix).format(a=asked)}.{capability}")
+            yield Finding(what, where, f"{(own or topic.fix).format(a=asked)}.{capability}")
 
 
 RULES: Final = tuple(
-    Rule(partial(_find, rows=rows, fix=fix), topic, cleandoc(text))
-    for topic, text, fix, *rows in _TOPICS
+    Rule(partial(_find, topic=topic), name, topic.text.strip()) for name, topic in _TOPICS.items()
 )
 _DEFAULT_VLAN: Final = 1
 """The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
@@ -388,7 +289,7 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     model = switch.hardware
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
-    lacks = any(any(_lacks(spec, switch, rows)) for _, _, _, *rows in _TOPICS)
+    lacks = any(any(_lacks(spec, switch, topic.rows)) for topic in _TOPICS.values())
     if not known or lacks:
         return None  # another rule reports the missing feature of the switch
     from components.fabric.fabric_plan import plan_fabric  # noqa: PLC0415 - slow, for exec alone

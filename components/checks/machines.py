@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Final
 
 from components.catalogue.cards import CARDS, gpu_vendor, nic_vendor, prefix_vendor, software_vendor
-from components.checks.rows import also, refuse, rule, unique
 from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.checks.topology import PlacedNic, host_blocks, list_cables, list_cards, list_nics
 from components.core.problem import Place
@@ -30,14 +29,6 @@ _FACTS: Final = {
 }
 
 
-@also(
-    unique(
-        "hosts.*.hca_sriov.*.pci",
-        "list each port once, with all of its VFs.",
-        "{other} is listed twice.",
-        by=lambda each: (each.path[:2], each.value),
-    )
-)
 def check_hca_sriov(spec: ClusterSpec) -> Findings:
     """VFs of InfiniBand ports need as many HCAs, list each once, and share none with `nics`."""
     for host, here in walk(spec, "hosts.*", Host):
@@ -398,13 +389,6 @@ _VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] =
 )
 
 
-@also(
-    unique(
-        "hosts.*.nics.*.pci hosts.*.nics.*.rail",
-        _ONE_NIC,
-        by=lambda each: (each.path[:2], each.key, each.value),
-    )
-)
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     """On one host, each NIC has its own PCI address, network device and rail."""
     # An omitted netdev follows from the PCI address.
@@ -430,33 +414,3 @@ def check_other_vendor(spec: ClusterSpec) -> Findings:
         if vendor:
             what = f"operators.{name} names a chart of {vendor}: Railyard sets NVIDIA's values."
             yield Finding(what, places(spec, f"operators.{name}.chart.chart"), fix)
-
-
-RULES: Final = (
-    rule(
-        "device-identity",
-        """A machine id belongs to one host, and a serial number to one switch.
-
-        Otherwise one device would get the settings of two.
-        """,
-        unique(
-            "hosts.*.machine_id switches.*.serial",
-            "correct one: /etc/machine-id of the host, or `show version` of the switch, shows its "
-            "own.",
-        ),
-    ),
-    rule(
-        "vf-driver",
-        """VFs for pods need a driver on the host: without one they have no network device.
-
-        `autoprobe: false` is for VFs that virtual machines use.
-        """,
-        refuse(
-            "hosts.*.nics.*.sriov.autoprobe=false",
-            "the VFs of {owner} get no driver, but pods need their network devices.",
-            "remove autoprobe.",
-            also="pod_network.mode",
-            when=pods_have_vfs,
-        ),
-    ),
-)

@@ -19,7 +19,6 @@ from components.catalogue.operator_versions import (
 )
 from components.checks import topology
 from components.checks.addresses import as_ipv4
-from components.checks.rows import also, requires, unique
 from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
 from components.core.problem import Place
 from components.model.cards import DriverPackage, HcaPf
@@ -192,14 +191,6 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
                 yield Finding(what, here("resource") + nic.at("model"), fix)
 
 
-@also(
-    unique(
-        "pod_network.shared_devices.*.resource",
-        "give each entry a different name.",
-        "two shared devices have the resource {value}.",
-        when=lambda spec: spec.pod_network.mode == "rdma_shared",
-    )
-)
 def check_shared_devices(spec: ClusterSpec) -> Findings:
     """Each shared resource has a unique name and selects a card on every worker with cards.
 
@@ -383,7 +374,6 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
     yield from _known_with(spec, "gpu", "GPU operator", GPU_OPERATOR)
 
 
-@also(requires("pod_network.host_network", "pod_network.mode=rdma_shared"))
 def check_host_network(spec: ClusterSpec) -> Findings:
     """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
 

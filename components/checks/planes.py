@@ -7,7 +7,6 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
-from components.checks.rows import refuse, requires, rule
 from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
@@ -261,89 +260,6 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
         what = f"{count} servers survive {(count - 1) // 2} failures, like {count - 1}."
         where = _roles(with_role(spec, "control_plane"))
         yield Finding(what, where, f"use {count - 1} or {count + 1}.")
-
-
-RULES: Final = (
-    rule(
-        "existing-plane",
-        "Railyard installs no servers or balancers of an existing cluster.",
-        refuse(
-            "hosts.*.role=control_plane|balancer",
-            '{owner} is a {value}, but with "plane: existing" Railyard installs none.',
-            "list only the workers that Railyard prepares, or use plane: k3s.",
-            also="kubernetes.plane",
-            when=lambda spec: isinstance(spec.kubernetes, ExistingPlane),
-        ),
-    ),
-    rule(
-        "kubespray-balancer",
-        """No host is a balancer: each of kubespray's nodes runs its own.
-
-        Workers therefore do not notice the loss of an API server.
-        """,
-        refuse(
-            "hosts.*.role=balancer",
-            "{owner} is a balancer, but each node of kubespray runs its own.",
-            "remove the host, or use plane: k3s.",
-            when=lambda spec: spec.kubespray,
-        ),
-    ),
-    rule(
-        "kubespray-registry",
-        """Nodes trust the site's registry and pull from it without a login.
-
-        kubespray 2.31 sets neither a login for a mirror nor a certificate.
-        """,
-        refuse(
-            "sources.registry.login sources.registry.ca",
-            "sources.registry has a {key}, but kubespray does not hand it to nodes.",
-            "remove {key} and configure it on the hosts, or use plane: k3s.",
-            also="kubernetes.plane",
-            when=lambda spec: spec.kubespray,
-        ),
-    ),
-    rule(
-        "kubespray-mtu",
-        """`mtu_bytes` is set only if the CNI accepts it.
-
-        flannel takes its MTU from the interface of the default route.
-        """,
-        requires(
-            "kubernetes.mtu_bytes",
-            "kubernetes.cni=calico",
-            "flannel uses the MTU of the node's interface",
-            when=lambda spec: spec.kubespray,
-        ),
-    ),
-    rule(
-        "kubespray-login",
-        """Jump hosts to kubespray's nodes take a key or the agent, but no password.
-
-        Ansible goes through them with OpenSSH, which prompts for a password.
-        """,
-        refuse(
-            "jump_hosts.*.ssh.password",
-            "{owner} takes a password, but Ansible's OpenSSH cannot be given one.",
-            "give it private_key, or agent: true.",
-            when=lambda spec: spec.kubespray,
-        ),
-    ),
-    rule(
-        "agent-token",
-        """The token of agents differs from the token of servers.
-
-        The servers' token lets a machine join as a server and read all stored data. The servers
-        check whether two secrets have one value.
-        """,
-        refuse(
-            "kubernetes.agent_token",
-            "agent_token and token are both {value}: workers get the servers' token.",
-            "create a separate secret for agents, or remove agent_token.",
-            also="kubernetes.token",
-            when=lambda spec: spec.k3s and spec.k3s.agent_token == spec.k3s.token,
-        ),
-    ),
-)
 
 
 def _roles(hosts: Iterable[tuple[Host, Here]]) -> tuple[Place, ...]:

@@ -6,7 +6,6 @@ from ipaddress import IPv4Network
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from components.checks.rows import also, requires, unique
 from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import list_cards
 from components.core.problem import SpecPath
@@ -46,27 +45,6 @@ _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 _NO_INTERFACE: Final = ("pods lack an interface on a rail", "remove routes")
 
 
-@also(
-    requires(
-        "pod_network.interface",
-        "pod_network.host_network=false",
-        "pods then have no interface",
-        "remove interface.",
-    ),
-    requires(
-        "pod_network.interface",
-        "pod_network.mode=rdma_shared",
-        "only shared cards have it",
-        "remove interface.",
-        when=lambda spec: not spec.pod_network.host_network,
-    ),
-    requires(
-        "pod_network.rdma_isolation",
-        "pod_network.mode=sriov",
-        "it moves a VF's device into its pod",
-        "remove rdma_isolation, or choose sriov.",
-    ),
-)
 def check_pod_network(spec: ClusterSpec) -> Findings:
     """The transport can carry the pod network.
 
@@ -78,15 +56,6 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
 
 
-@also(
-    unique(
-        "infiniband.rails.*.name infiniband.rails.*.resource infiniband.rails.*.network",
-        "give each rail different names.",
-        "two rails of the fabric have the {key} {value}.",
-        when=lambda spec: spec.kubernetes and spec.rdma.transport == "infiniband",
-        by=lambda each: (each.key, each.value),
-    )
-)
 def check_ib_rail(spec: ClusterSpec) -> Findings:
     """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
 
@@ -226,7 +195,6 @@ _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
-@also(requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"))
 def check_pod_pool(spec: ClusterSpec) -> Findings:
     """Each worker gets a separate block of each rail's subnet, with an address for each VF.
 

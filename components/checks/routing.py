@@ -8,7 +8,6 @@ from itertools import product
 from typing import Final
 
 from components.checks import topology
-from components.checks.rows import also, unique
 from components.checks.rule import Finding, Findings, Here, at, places, walk
 from components.core.judge import needs
 from components.core.problem import Place
@@ -44,7 +43,6 @@ def _cautions(spec: ClusterSpec) -> Findings:
 
 
 @needs("switches")
-@also(unique("switches.*.routing.router_id", "give each switch a different address."))
 def check_routing(spec: ClusterSpec) -> Findings:
     """A switch with routed links has `routing`, with AS numbers that allow every path.
 

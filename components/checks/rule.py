@@ -90,8 +90,6 @@ def rule_of(check: Check) -> Rule:
 
 
 _T = TypeVar("_T")
-When = Callable[[ClusterSpec], object] | None
-"""Whether a row applies to a site; None: to each."""
 
 
 class Value(NamedTuple):
@@ -136,10 +134,10 @@ class Value(NamedTuple):
         return f"{key}{owner} is {shown or ('not set' if self.value is None else 'set')}"
 
 
-def values(spec: ClusterSpec, keys: str, when: When = None) -> list[Value]:
+def values(spec: ClusterSpec, keys: str) -> list[Value]:
     """Return the values that the keys name, without those that the file leaves out."""
     found: list[Value] = []
-    for pattern in keys.split() if when is None or when(spec) else ():
+    for pattern in keys.split():
         parts = [Value(spec, (), spec, ())]
         for key in pattern.split("."):
             if key == "*":

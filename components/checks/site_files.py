@@ -119,11 +119,7 @@ def _below(project: Path, words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unpinned:
-    """Every file, chart and image that an update fetches has a checksum, in the site or its lock.
-
-    What is served at an address may change. `plan` works without pins; `check`, `preflight`,
-    `pulumi preview` and `pulumi up` refuse.
-    """
+    """The artefacts without a checksum, for which `unpinned` refuses an update."""
 
     artefacts: tuple[Artefact, ...]
     site: str

@@ -23,21 +23,16 @@ from components.catalogue.version_pairs import (
     conflicts_of,
     driver_tag,
 )
-from components.checks.rows import also, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.problem import SpecPath
 from components.model import operators
 from components.model.cluster import ClusterSpec
-from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
 from components.model.sources import Registry
 from components.model.worker_kinds import crusoe_of
 from components.operators.operators_plan import container_tag
-
-_CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
-"""Public registries: each accepts a push only after a login."""
 
 
 @needs("kubernetes", "containers")
@@ -248,86 +243,6 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
             yield Finding(what, here("address"), fix)
 
 
-RULES: Final = (
-    rule(
-        "payload-benchmark",
-        "ResNet-50 runs only in `containers`: the jobs of a cluster lack TensorFlow 1.",
-        requires(
-            "acceptance.resnet50",
-            "containers",
-            "the jobs of a cluster lack TensorFlow 1",
-            "remove it; the NCCL collectives prove the same path on a cluster.",
-        ),
-    ),
-    rule(
-        "docker-runtime",
-        """Docker is installed only if the site runs something in it.
-
-        Beside K3s' own containerd, Docker would hold images, and GPUs that Kubernetes does not
-        know.
-        """,
-        requires(
-            "host_defaults.docker",
-            "kubernetes.container_runtime=docker",
-            "K3s runs its pods there",
-            "remove host_defaults.docker, or set kubernetes.container_runtime to docker.",
-            when=lambda spec: spec.k3s,
-        ),
-    ),
-    rule(
-        "registry-login",
-        "An image that Railyard builds and pushes to a public registry needs a login for it.",
-        refuse(
-            "containers.image",
-            "Railyard pushes the image to a public registry, which needs a login: {value}.",
-            "add containers.login: {{user: …, password: {{secret: registry_password}}}}.",
-            when=lambda spec: (
-                spec.containers
-                and spec.containers.build
-                and spec.containers.login is None
-                and registry_of(spec.containers.image) in _CLOSED
-            ),
-        ),
-    ),
-    rule(
-        "container-image",
-        """An image built by Railyard has a tag, since its digest is known only after the build.""",
-        refuse(
-            "containers.image",
-            "Railyard builds {value}, so its digest is known only afterwards.",
-            "name the image by a tag; hosts recognise the build by its label.",
-            also="containers.build",
-            when=lambda spec: (
-                spec.containers and spec.containers.build and "@" in spec.containers.image
-            ),
-        ),
-    ),
-    rule(
-        "image-download",
-        """The RDMA libraries that the image's build downloads have a version and a checksum.""",
-        requires(
-            "containers.build.mofed_version",
-            "containers.build.mofed_sha256",
-            "the archive needs a checksum",
-            "add mofed_sha256, or remove both: then rdma-core of the image's system is used.",
-        ),
-        requires(
-            "containers.build.mofed_sha256",
-            "containers.build.mofed_version",
-            fix="add mofed_version.",
-        ),
-    ),
-)
-
-
-@also(
-    requires(
-        "containers",
-        "host_defaults.docker",
-        "containers run under Docker",
-        "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit.",
-    )
-)
 def check_container_hosts(spec: ClusterSpec) -> Findings:
     """Containers run under Docker, and their cards have addresses.
 

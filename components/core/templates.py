@@ -55,9 +55,10 @@ def _texts_of(module: str, row: str, words: Mapping[str, object]) -> dict[str, s
     }
 
 
-def typed_table(kind: type[_T], module: str, part: str) -> _T:
-    """Read one part of the table with a module's own name; ValidationError if it does not fit."""
-    return TypeAdapter(kind).validate_python(read_table(module, Path(module).stem)[part])
+def typed_table(kind: type[_T], module: str, part: str = "") -> _T:
+    """Read the table with a module's own name, or a part; ValidationError if it does not fit."""
+    table = read_table(module, Path(module).stem)
+    return TypeAdapter(kind).validate_python(table[part] if part else table)
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:

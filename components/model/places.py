@@ -104,6 +104,11 @@ def shares_resource(spec: ClusterSpec) -> bool:
     return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
 
 
+def is_one_pool(spec: ClusterSpec) -> bool:
+    """Whether the rails with one extended resource have one subnet too, as a flat fabric has."""
+    return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
+
+
 def has_way(spec: ClusterSpec, one: Rail, other: Rail) -> bool:
     """Whether pods on one rail reach another one; in the host's network a gateway is enough."""
     ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
