@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from components.core.templates import typed_table
 from components.model.texts import refuse
 from components.model.units import Frozen
 
@@ -17,53 +18,10 @@ _WRITTEN: Final = r"^[ \t]*[A-Za-z0-9_:/,+-][A-Za-z0-9 \t._:/,+-]*\s*$"
 _AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")
 """The folders of /proc/sys (kernel documentation, admin-guide/sysctl)."""
 _NAME: Final = rf"^({'|'.join(_AREAS)})\.[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*$"
-KNOWN_SETTINGS: Final = (
-    "fs.file-max", "fs.nr_open", "fs.aio-max-nr", "fs.inotify.max_user_instances",
-    "fs.inotify.max_user_watches", "kernel.numa_balancing", "kernel.panic", "kernel.pid_max",
-    "kernel.panic_on_oops", "kernel.shmall", "kernel.shmmax", "kernel.shmmni",
-    "kernel.sched_rt_runtime_us", "kernel.threads-max", "kernel.watchdog", "kernel.nmi_watchdog",
-    "kernel.core_pattern", "kernel.keys.maxkeys", "kernel.perf_event_paranoid",
-    "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
-    "net.core.default_qdisc", "net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget",
-    "net.core.netdev_max_backlog", "net.core.optmem_max", "net.core.rmem_default",
-    "net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_default", "net.core.wmem_max",
-    "net.core.rps_sock_flow_entries", "net.ipv4.conf.all.arp_announce",
-    "net.ipv4.conf.all.arp_filter", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.rp_filter",
-    "net.ipv4.conf.default.rp_filter", "net.ipv4.ip_forward", "net.ipv4.ip_local_port_range",
-    "net.ipv4.neigh.default.gc_thresh1", "net.ipv4.neigh.default.gc_thresh2",
-    "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_adv_win_scale",
-    "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_ecn", "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_low_latency", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
-    "net.ipv4.conf.all.forwarding", "net.ipv4.conf.default.arp_filter",
-    "net.ipv4.conf.lo.arp_announce", "net.ipv4.conf.lo.arp_ignore", "net.ipv4.tcp_dsack",
-    "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
-    "net.ipv6.neigh.default.gc_thresh1", "net.ipv6.neigh.default.gc_thresh2",
-    "net.ipv6.neigh.default.gc_thresh3",
-    "net.ipv6.conf.default.disable_ipv6", "vm.dirty_background_ratio", "vm.dirty_ratio",
-    "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
-    "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
-)  # fmt: skip
+KNOWN_SETTINGS: Final = typed_table(tuple[str, ...], __file__, "known_settings")
 """Settings in guides for such clusters: a name that nearly equals one of them is a misspelling."""
-_OWNED: Final = {
-    "kernel.hostname": "it is the host's `name`",
-    "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
-    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib next to sysctls",
-    "vm.nr_hugepages_mempolicy": "write kernel.hugepages_2mib_per_node beside sysctls",
-    "vm.drop_caches": "it is an order, and holds no value that could be compared or put back",
-    "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",
-    "net.ipv4.route.flush": "it is an order, and holds no value that could be compared or put back",
-}
-_NO_NUMBERS: Final = frozenset(
-    {
-        "kernel.core_pattern",
-        "kernel.domainname",
-        "net.core.flow_limit_cpu_bitmap",
-        "net.core.rps_default_mask",
-    }
-)
-"""Settings whose digits are a text, or a mask of processors that the kernel prints with zeros."""
+_OWNED: Final = typed_table(dict[str, str], __file__, "owned")
+_NO_NUMBERS: Final = typed_table(frozenset[str], __file__, "no_numbers")
 _DIGITS: Final = re.compile(r"-?(0[xX][0-9A-Fa-f]+|[0-9]+)")
 _UNIT: Final = re.compile(r"([0-9]+)([KMGTkmgt])i?[Bb]?")
 _SHIFTS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}

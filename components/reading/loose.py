@@ -12,9 +12,10 @@ from ipaddress import IPv4Address, IPv4Network
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from components.core.problem import Finding, Json, SpecPath
+from components.core.templates import typed_table
 from components.reading.members import member_for, models_in, owner_of
 from components.reading.wording import mended, wrong_type
 
@@ -121,25 +122,7 @@ _SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (
 """A type of the model, the types of its values in the file, and both in words."""
 
 
-_EXAMPLES: Final[tuple[Json, ...]] = (
-    "stand-in",
-    1,
-    "0000:00:00.0",
-    "192.0.2.0/24",
-    "stand-in/stand-in",
-    "0" * 64,
-    "/stand-in",
-    "v1.0.0+k3s1",
-    "8.0",
-    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-    "stand_in",
-    "stand-in:1.0",
-    "192.0.2.1",
-    "us-east1-a",
-    4096,
-    ["192.0.2.0/24"],
-    [{"name": "stand-in", "gpu": "0000:00:00.0", "nic": "0000:00:00.0", "memory_mib": 4096}],
-)
+_EXAMPLES: Final = typed_table(tuple[JsonValue, ...], __file__)
 """One for each kind of value: name, number, PCI address, network, cable, checksum, path, releases,
 host key, resource, image, address, location, memory, and lists that must not be empty."""
 

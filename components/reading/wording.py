@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from components.catalogue.switches.systems import FOREIGN_SYSTEMS
 from components.core.plain_text import one_line
 from components.core.problem import Finding, Place, SpecPath, render_path
+from components.core.templates import typed_table
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
 from components.reading.members import (
@@ -44,31 +45,8 @@ _LOGIN: Final = re.compile(r"//[^/@\s]+@")
 """A user and password in an address."""
 _DIGIT: Final = re.compile(r"[0-9]")
 _PADDING: Final = re.compile(r"(?<!\d)0+(?=\d)")
-_KINDS: Final = {
-    "string_type": "a text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of keys to values",
-    "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
-    "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
-    "ip_v4_address": "an IPv4 address such as 10.10.111.1",
-}
-_BOUNDS: Final = {
-    "greater_than": ("gt", "greater than"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "less than"),
-    "less_than_equal": ("le", "at most"),
-    "multiple_of": ("multiple_of", "a multiple of"),
-}
+_KINDS: Final = typed_table(dict[str, str], __file__, "kinds")
+_BOUNDS: Final = typed_table(dict[str, tuple[str, str]], __file__, "bounds")
 
 
 def show_value(value: object) -> str:
