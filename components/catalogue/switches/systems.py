@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Final, Literal
 
+from components.core.templates import typed_table
+
 
 @dataclass(frozen=True, slots=True)
 class PortPlace:
@@ -87,33 +89,6 @@ class PortNaming:
         return text.format(first=ports[0], second=ports[min(1, len(ports) - 1)], last=ports[-1])
 
 
-# The whole names, with their sources: what `SWITCH_SYSTEMS` chooses from.
-
-SLOT_AND_PORT: Final = PortNaming(
-    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "1/{}", first_part="/1",
-    split=", split ones {first}/1 and so on",
-)  # fmt: skip
-"""Onyx and MLNX-OS: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
-On the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os)."""
-SWP: Final = PortNaming(
-    re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), "swp{}", first_part="s0",
-    split=", split ones {first}s0 and so on",
-)  # fmt: skip
-"""Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes")."""
-LANE_IN_PORT: Final = PortNaming(
-    re.compile(r"(?P<head>Ethernet[1-9]\d*/)(?P<lane>[1-9])"), "Ethernet{}/1",
-    split=", split ones with their first lane, 1/1 to 1/8",
-)  # fmt: skip
-"""EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos)."""
-LANE_IN_SWITCH: Final = PortNaming(
-    re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"), "Ethernet{}", of_switch=True,
-    span="{first}, {second} and so on to {last}",
-    split="; a part of a split one is called by its first lane",
-)  # fmt: skip
-"""SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
-`Ethernet12` (sources.md#sonic, port_config.ini)."""
-
-
 Transport = Literal["roce", "infiniband"]
 
 
@@ -131,23 +106,7 @@ class SystemEntry:
     """Who states it."""
 
 
-SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
-    "onyx": SystemEntry(
-        "roce", SLOT_AND_PORT, (1500, 9612), "onyx.py of the mellanox.onyx collection"
-    ),
-    "cumulus": SystemEntry(
-        "roce", SWP, (552, 9216), "NVUE reference, `nv set interface <interface-id> link mtu`"
-    ),
-    # `l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164); 68 is the least of IPv4
-    # (RFC 791).
-    "eos": SystemEntry(
-        "roce", LANE_IN_PORT, (68, 9214), "public captures of EOS: `Ethernet MTU 9214 bytes`"
-    ),
-    "sonic": SystemEntry(
-        "roce", LANE_IN_SWITCH, (68, 9216), "sonic-utilities, config/main.py: `interface mtu`"
-    ),
-    "mlnxos": SystemEntry("infiniband", SLOT_AND_PORT, (256, 4096), "the InfiniBand specification"),
-}
+SWITCH_SYSTEMS: Final = typed_table(dict[str, SystemEntry], __file__, "systems")
 """By the name that the site file uses, in the order in which refusals list them."""
 FOREIGN_SYSTEMS: Final = frozenset(
     {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nvos", "nx-os", "nxos", "onos"}
