@@ -258,7 +258,7 @@ class _Expansion:
             return ""
         if taken.value not in self.templates:
             known = [*self.templates]
-            what = f"there is no template {taken.value}.{did_you_mean(taken.value, known)}"
+            what = f"the file lacks the template {taken.value}.{did_you_mean(taken.value, known)}"
             fix = f"choose one of: {', '.join(known)}." if known else "write it: `host_templates:`."
             self.refuse(TEMPLATE_RULE, (taken,), what, fix)
         return taken.value
@@ -351,7 +351,7 @@ class _Expansion:
             part = parts.at(name)
             self._keeps(part, f"`each` of {name}", "template")
             if name not in names:
-                what = f"`each` of {whole} has {name}, which is none of its hosts."
+                what = f"`each` of {whole} has {name}, and the range lacks it."
                 fix = f"write one of {in_words(names)}.{did_you_mean(name, names)}"
                 self.refuse(RANGE_RULE, (part,), what, fix)
             elif self._is_mapping(part):
