@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
+from components.core.templates import read_table
 from components.model.jobs import registry_of
 from components.model.units import is_floating
 
@@ -24,47 +25,7 @@ BUILDERS: Final[tuple[Builder, ...]] = ("docker", "podman", "buildah", "nerdctl"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _KEPT_LINES: Final = 40
 """Lines at the end of a builder's output that are searched for the reason of a failure."""
-_REASONS: Final[tuple[tuple[type[DeviceError], str, str, str], ...]] = (
-    (
-        UnreachableError,
-        (
-            r"cannot connect to the docker daemon|cannot connect to podman"
-            r"|is the docker daemon running|cannot access containerd socket"
-            r"|rootless containerd not running"
-        ),
-        "its daemon does not run",
-        "start it, or take podman or buildah",
-    ),
-    (
-        DeviceError,
-        (
-            r"unauthorized|authentication required|no basic auth credentials"
-            r"|incorrect username or password|\b401\b"
-        ),
-        "{registry} wants a login",
-        "run: {login}",
-    ),
-    (
-        DeviceError,
-        r"\bdenied\b|insufficient_scope|\b403\b|forbidden",
-        "{registry} denied it to this login",
-        "log in as a user who may ({login}), or take another repository",
-    ),
-    (
-        DeviceError,
-        r"manifest unknown|not found|does not exist",
-        "{registry} does not have this image",
-        "check its name and tag",
-    ),
-    (
-        UnreachableError,
-        r"no such host|connection refused|i/o timeout|network is unreachable|tls:|x509:",
-        "{registry} does not answer",
-        "look at its name, proxies and certificates",
-    ),
-)
-"""The error, the pattern of a builder's output, its meaning and its fix; the first that fits
-counts. Only the first row is about the builder itself."""
+_REASONS: Final[Sequence[Mapping[str, str]]] = read_table(__file__, "build_failures")
 Tell = Callable[[str], None]
 
 
@@ -169,12 +130,13 @@ def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> Dev
     registry = registry_of(image)
     words = {"registry": registry, "login": f"{builder} login {registry}"}
     # Errors of the recipe's steps about other hosts are not the registry's.
-    for kind, pattern, what, fix in _REASONS[: 1 if aim.startswith("build ") else None]:
-        fitting = (line for line in reversed(lines) if re.search(pattern, line, re.IGNORECASE))
-        if (said := next(fitting, None)) is not None:
-            return kind(
-                f"image: {builder} could not {aim}: {what.format_map(words)}.\n"
-                f"  said   {said}\n  fix    {fix.format_map(words)}"
+    for reason in _REASONS[: 1 if aim.startswith("build ") else None]:
+        found = re.compile(reason["lines"], re.IGNORECASE).search
+        if (said := next(filter(found, reversed(lines)), None)) is not None:
+            error = UnreachableError if reason["side"] == "unreachable" else DeviceError
+            return error(
+                f"image: {builder} could not {aim}: {reason['means'].format_map(words)}.\n"
+                f"  said   {said}\n  fix    {reason['fix'].format_map(words)}"
             )
     last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     return DeviceError(

@@ -25,7 +25,7 @@ from components.kubernetes.manifest import (
     with_image,
 )
 from components.model.cluster import ClusterSpec
-from components.model.jobs import ARENA_RESOURCE, DeepSpeed, TopologyFile
+from components.model.jobs import ARENA_RESOURCE, DeepSpeed
 from components.model.owners import installs
 from components.model.worker_kinds import WorkerKind, fitting_kind
 from components.pod_network.attachment import PodAttachment, pod_attachment
@@ -195,7 +195,20 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
             _each(lacks, "envFrom/0", ours),
         ]
         if spec.jobs.topology_file is not None:
-            patches += _topology_patches(spec.jobs.topology_file, asks)
+            file = spec.jobs.topology_file
+            path = f'mountPath: "{file.mount_path}", readOnly: true'
+            mount = f'{_CONTAINER}.volumeMounts{{name: "{_TOPOLOGY}", {path}}}'
+            there = f'c.volumeMounts.exists(m, m.mountPath == "{file.mount_path}")'
+            lacks = f"({asks}) && !(has(c.volumeMounts) && {there})"
+            host = f'Object.spec.volumes.hostPath{{path: "{file.host_path}", type: "File"}}'
+            volume = f'Object.spec.volumes{{name: "{_TOPOLOGY}", hostPath: {host}}}'
+            wanted = f"object.spec.containers.exists(c, {lacks})"
+            patches += [
+                _if(f"{wanted} && !has(object.spec.volumes)", "/spec/volumes", _EMPTY),
+                _if(wanted, "/spec/volumes/-", volume),
+                _each(f"{lacks} && !has(c.volumeMounts)", "volumeMounts", _EMPTY),
+                _each(lacks, "volumeMounts/-", mount),
+            ]
         condition = f"object.spec.containers.exists(c, {asks})"
         policy = make("policy", condition=condition, patches=" + ".join(patches))
         binding = make("policy-binding", namespaces=[*spaces])
@@ -210,22 +223,6 @@ def on_rails_script(spec: ClusterSpec) -> str:
     """The program that finds the pod's RDMA devices, then runs its arguments; empty for VFs."""
     words = on_devices(spec, ())
     return f"#!/bin/sh\n{words[_SH_C]}" if len(words) > _SH_C else ""
-
-
-def _topology_patches(file: TopologyFile, asks: str) -> list[str]:
-    path = f'mountPath: "{file.mount_path}", readOnly: true'
-    mount = f'{_CONTAINER}.volumeMounts{{name: "{_TOPOLOGY}", {path}}}'
-    there = f'c.volumeMounts.exists(m, m.mountPath == "{file.mount_path}")'
-    lacks = f"({asks}) && !(has(c.volumeMounts) && {there})"
-    source = f'Object.spec.volumes.hostPath{{path: "{file.host_path}", type: "File"}}'
-    volume = f'Object.spec.volumes{{name: "{_TOPOLOGY}", hostPath: {source}}}'
-    wanted = f"object.spec.containers.exists(c, {lacks})"
-    return [
-        _if(f"{wanted} && !has(object.spec.volumes)", "/spec/volumes", _EMPTY),
-        _if(wanted, "/spec/volumes/-", volume),
-        _each(f"{lacks} && !has(c.volumeMounts)", "volumeMounts", _EMPTY),
-        _each(lacks, "volumeMounts/-", mount),
-    ]
 
 
 def _if(condition: str, path: str, value: str) -> str:
