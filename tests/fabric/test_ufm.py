@@ -30,7 +30,7 @@ from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
-from components.fabric.ufm import SM_CONF
+from components.fabric.systems.ufm.system import SM_CONF
 from components.model.cluster import ClusterSpec
 from components.preflight.judge import judge_ufm
 from components.remote.step import Endpoint, render_request

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 UFM: Final = "ufm"
 """Not a switch, and not its `os`, but the subnet manager, which is read and set like a switch."""
-_UFM: Final = "components.fabric.ufm"
 
 
 def system_of(name: str) -> SwitchSystem:
     """A switch system; SpecError if no system has that name."""
     if name not in {*SWITCH_SYSTEMS, UFM}:
         raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
-    module = import_module(_UFM if name == UFM else f"{__name__}.{name}.system")
-    return cast("SwitchSystem", module.SYSTEM)
+    return cast("SwitchSystem", import_module(f"{__name__}.{name}.system").SYSTEM)
 
 
 def least_release(name: str, model: SwitchModel | None) -> Release:

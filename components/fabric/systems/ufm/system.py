@@ -13,18 +13,10 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from components.fabric.parts import (
-    Field,
-    IbState,
-    IdentityQuestions,
-    MemberKind,
-    PartitionState,
-    show_pkey,
-)
+from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Answer, Change, Reading, Unsettable
-from components.fabric.systems.switch_system import Intent, SwitchSystem
-from components.remote.session_profile import SessionProfile
+from components.fabric.systems.switch_system import Intent, SwitchSystem, load_facts
 
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
@@ -136,8 +128,7 @@ def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:
 
 
 SYSTEM: Final = SwitchSystem(
-    name="ufm",
-    title="UFM",
+    **load_facts("ufm"),
     # All partitions, since foreign ones limit removals.
     read_commands=lambda wanted: (
         (READ, *([] if wanted.ib.adaptive_routing is None else [SM_CONF])) if wanted.ib else ()
@@ -150,19 +141,4 @@ SYSTEM: Final = SwitchSystem(
     factory_state=lambda _ports: SwitchState(ib=IbState(node="", adaptive_routing=True)),
     # InfiniBand does without RoCE: `network_plan.py` plans UFM.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
-    session=SessionProfile(prompt="", prepare=(), https=True),
-    exec_form="UFM lacks a command line",
-    identity=IdentityQuestions(
-        release=Field("GET /ufmRest/app/ufm_version", r'"ufm_release_version": *"([0-9][^" ]*)'),
-        model=(),
-        rights=Field("GET /ufmRest/app/users/{user}", r'"group": *"(\w+)"'),
-        # The other groups are Monitoring_Only and Tenant (guide, "Users REST API").
-        may=r"^(System_Admin|Fabric_Admin|Fabric_Operator)$",
-    ),
-    # The first guide with `pkeys/add`; that of 6.12 has it not.
-    min_release=(6, 15, 0),
-    older="does not make partitions without members",
-    a_release="6.19.3",
-    port_ecn="InfiniBand has no ECN thresholds",
-    routing="InfiniBand does not route IP: its subnet manager makes the routes",
 )

@@ -1,0 +1,1 @@
+"""UFM, the subnet manager with an API."""
