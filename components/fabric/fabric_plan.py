@@ -12,15 +12,9 @@ from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
 from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.parts import Frozen
-from components.fabric.ports import (
-    plan_link,
-    plan_queues,
-    plan_splits,
-    splits_by_speed,
-    with_repairs,
-)
+from components.fabric.ports import plan_link, plan_queues, splits_by_speed, splits_of, with_repairs
 from components.fabric.state import PortState, SwitchState
-from components.fabric.switch_guards import Guarded, guarded_of
+from components.fabric.switch_guards import Guarded
 from components.fabric.systems import UFM, system_of
 from components.fabric.systems.ranges import named_vlans
 from components.fabric.targets import ExecPlan, plan_exec, plan_lines, target_of_apply
@@ -153,7 +147,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         ports=spec.disruption.ports,
         waves=plan_waves(spec),
         settle_s=spec.disruption.switch_waves.settle_s,
-        guarded=guarded_of(spec.rdma) if is_roce else None,
+        guarded=Guarded.model_validate(spec.rdma, from_attributes=True) if is_roce else None,
         exec=plan_exec(switch.os, desired) if is_exec else None,
         links=plan_links(spec).get(switch.name),
         timed_restore_s=guard.rollback_s if guard and has_timer else None,
@@ -169,13 +163,14 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     # One length for the switch: a port without a length counts with the system's default.
     said = [] if system.cable_per_port else [each.cable_length_m for each in switch.ports.values()]
     lengths = [length or system.default_cable_m for length in said] if any(said) else []
+    splits = {whole: each.parts for whole, each in sorted(splits_of(switch).items())}
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": max(lengths, default=None),
             "adaptive_routing": any(each.adaptive_routing for each in queues.values()) or None,
             **plan_routing(spec, switch),
-            "splits": None if splits_by_speed(system) else plan_splits(switch),
+            "splits": None if splits_by_speed(system) else splits or None,
             "ports": ports,
         }
     )

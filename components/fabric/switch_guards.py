@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from components.core.difference import Difference, ForeignSetting
 from components.core.settings import plain
+from components.core.templates import read_table
 from components.fabric.effects import collapse
 from components.fabric.parts import Frozen
 from components.fabric.state import DSCP_COUNT, OtherPorts, PortState, SwitchState, list_vlans
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.systems.switch_system import SwitchSystem
-from components.model.fabric import Rdma
 
 
 class Guarded(Frozen):
@@ -31,11 +31,6 @@ class Guarded(Frozen):
     dscp: int
     cnp_priority: int
     cnp_dscp: int
-
-
-def guarded_of(rdma: Rdma) -> Guarded:
-    """The settings that a file plans for its classes."""
-    return Guarded.model_validate({key: getattr(rdma, key) for key in Guarded.model_fields})
 
 
 def with_guarded_settings(asked: SwitchState) -> SwitchState:
@@ -231,7 +226,6 @@ def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignS
 
 
 def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
-    """Place, kind and hit, of the switch and then of each port."""
     system, found = system_of(look.os), look.found
     whole = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
     yield from (("switch", "switch.rewrite", hit) for hit in _rewrite(whole))
@@ -252,20 +246,7 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
         )
 
 
-BREAKS: Final[Mapping[str, str]] = {
-    "starved": "the rate of RoCE: another class goes before it",
-    "starves": "the rate of every other class, and RoCE no longer waits for congestion notices",
-    "rewrite": "the class of RoCE at the next hop: its packets leave with another DSCP",
-    "notices": "the congestion control of RoCE: its notices are marked or dropped",
-    "marked": "the rate of class {tc} next to RoCE: it is marked or dropped, and jobs start over "
-    "it",
-    "pauses": "the lossy class of RoCE: it pauses senders, although the file makes it lossy",
-    "pauses_others": "the rate of RoCE: pauses of another priority stop the port's queues",
-    "moved": "the class of RoCE or of its congestion notices: packets are sorted into another one",
-    "joined": "the losslessness and rate of class {number}, which carries more than the file plans",
-    "shared": "the rate of RoCE on that link: other VLANs share it",
-    "foreign": "the rate of the rail: what these ports send and flood reaches its hosts",
-}
+BREAKS: Final[Mapping[str, str]] = read_table(__file__, "breaks")
 _FIXES: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
 _OTHER_FIX: Final = "set it to {harmless} on {port}"
 """The fix of a kind that its system does not name."""

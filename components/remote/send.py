@@ -23,26 +23,13 @@ from pydantic import TypeAdapter
 
 from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
+from components.core.templates import read_table
 from components.remote import sending, step, tools
 from components.remote.host_session import HostAnswer, HostSession, connect_patiently
 from components.remote.lines import parse_lines, read_request
 
 _LACKS: Final = "lacks "
 Evidence = dict[str, object]
-_FIXES: Final[Mapping[str, str]] = {
-    "No space left": "free space on the file system of that folder (1 MB is enough)",
-    "Disk quota": "free space on the file system of that folder (1 MB is enough)",
-    "Read-only": "make its file system writable (mount -o remount,rw), and see in the kernel's log"
-    " why it became read-only",
-    "File exists": "a file occupies the folder's place: move it away",
-    "Not a directory": "a file occupies the folder's place: move it away",
-    "is a folder": "a folder occupies the tool's place: move it away",
-    "is not root's": "give the folder to root (chown -R root:root), and see who changed it",
-    "not permitted": "an attribute or a security module forbids it: see `lsattr -d` of the folder",
-    "Permission denied": "a security module or an export without root's rights forbids it",
-    "what arrived": "the text was cut or changed on the way: run again",
-}
-"""Part of the host's message to its fix."""
 
 
 @dataclass(slots=True)
@@ -101,7 +88,8 @@ class Sender:
                 f"{where} wants a password for sudo. Add as root, with visudo:\n"
                 f"          {user} ALL=(root) NOPASSWD: ALL"
             )
-        fix = next((fix for part, fix in _FIXES.items() if part in words), "see the words above")
+        fixes: Mapping[str, str] = read_table(__file__, "fixes")
+        fix = next((fix for part, fix in fixes.items() if part in words), "see the words above")
         raise DeviceError(
             f"{where}: the tools cannot be put into {self.folder}: {words}.\n"
             f"  fix    {fix}. Nothing was run or changed; then run again"
@@ -255,7 +243,6 @@ class StepsRun:
         return HostAnswer(said, "", 0)
 
     async def _try(self, part: sending.Part, before: Sequence[sending.Part]) -> HostAnswer:
-        """Run a step; if it fails, undo the steps before it."""
         try:
             answer = await self._run(part, part.create)
         except DeviceError:
