@@ -7,15 +7,8 @@ from dataclasses import replace
 
 import pulumi
 
-from components.disruption.disruption_plan import (
-    REBOOT_VERB,
-    UPGRADE_VERB,
-    HostRebootStep,
-    RebootGroup,
-    UpgradeGroup,
-    UpgradeStep,
-    reboot_parts,
-)
+from components.disruption import disruption_plan as plans
+from components.disruption.disruption_plan import HostRebootStep, UpgradeStep
 from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
 from components.disruption.request import groups_file, groups_text
 from components.kubernetes.objects import access_environment
@@ -38,7 +31,7 @@ class Reboots(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        groups: Sequence[RebootGroup],
+        groups: Sequence[plans.RebootGroup],
         remote: Remote,
         hosts: HostsReady,
         opts: pulumi.ResourceOptions | None = None,
@@ -51,13 +44,17 @@ class Reboots(pulumi.ComponentResource):
             for stack in {request.stack for request in asked}:
                 keep_current(groups_file(stack), groups_text(asked))
         previous = hosts.gate
-        for part, steps in reboot_parts(groups).items():
+        for part, steps in plans.reboot_parts(groups).items():
             previous = self._step(f"{name}-{part}", remote, steps, previous)
         self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
     def _step(
-        self, name: str, remote: Remote, steps: Sequence[HostRebootStep], after: pulumi.Resource
+        self,
+        name: str,
+        remote: Remote,
+        steps: Sequence[HostRebootStep],
+        after: pulumi.Resource,
     ) -> pulumi.Resource:
         """Run `railyard device reboot-hosts`; a repair or a waiting change of a host repeats it."""
         environment: dict[str, pulumi.Input[str]] = {}
@@ -72,7 +69,7 @@ class Reboots(pulumi.ComponentResource):
                 (replace(each.step, desired=kept), "") if kept else (each.step, "; ".join(notes))
             )
         stdin = remote.filled(render_parts(noted))
-        call = LocalCall(name, REBOOT_VERB, stdin, environment, previous_output=True)
+        call = LocalCall(name, plans.REBOOT_VERB, stdin, environment, previous_output=True)
         return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=[after]))
 
 
@@ -84,7 +81,7 @@ class Upgrades(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        groups: Sequence[UpgradeGroup],
+        groups: Sequence[plans.UpgradeGroup],
         remote: Remote,
         hosts: HostsReady,
         opts: pulumi.ResourceOptions | None = None,
@@ -107,7 +104,7 @@ class Upgrades(pulumi.ComponentResource):
         environment |= access_environment(request.cluster, remote)
         stdin = step.kept or remote.filled(request.render())
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
-        call = LocalCall(step.name, UPGRADE_VERB, stdin, environment)
+        call = LocalCall(step.name, plans.UPGRADE_VERB, stdin, environment)
         return local_call(call, remote.on_machine(request.endpoint, opts))
 
 

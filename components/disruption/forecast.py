@@ -15,14 +15,7 @@ from components.core.problem import Finding, refusal
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
 from components.disruption.leave_plan import denied
 from components.drift.applied import Applied
-from components.hosts.keys.ask import (
-    is_idle,
-    loads_driver,
-    needs_boot,
-    needs_drain,
-    parameter_of,
-    takes_link,
-)
+from components.hosts.keys import ask
 from components.hosts.software import BACK, needs_of, released_settings
 from components.remote.lines import parse_lines
 
@@ -233,12 +226,12 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         key: value
         for key, value in values.items()
         if step.request.loads_firmware
-        or not parameter_of(key.removeprefix(BOOT).removeprefix(BACK))
+        or not ask.parameter_of(key.removeprefix(BOOT).removeprefix(BACK))
     }
     changes = {
         key: (now, wanted)
         for key, wanted, now in _differing(step, own)
-        if needs_boot(key) and _loaded_by_boot(key, values)
+        if ask.needs_boot(key) and _loaded_by_boot(key, values)
     }
     released = {key: each for key, *each in released_settings(own, step.request.settings)}
     yield from waiting_words(
@@ -257,7 +250,7 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
     """Whether a boot loads it; some firmware needs a power cycle or a card reset."""
     pci = key.removeprefix("nic.").rpartition(".")[0]
-    return not parameter_of(key) or needs_of(HostState(values), pci) == "reboot"
+    return not ask.parameter_of(key) or needs_of(HostState(values), pci) == "reboot"
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
@@ -267,13 +260,13 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     changes: dict[str, str] = {}
     if values.get(IN_SERVICE) == "yes":  # otherwise converge changes all at once
         for key, wanted, now in _differing(step, values):
-            if not is_idle(key, wanted):
+            if not ask.is_idle(key, wanted):
                 changes[key] = f"{now} -> {wanted}"
         for key in sorted(values.keys() - step.request.settings.keys()):
             # Link settings may be observed for a guard only, and not be Railyard's.
-            if key.startswith("nic.") and not takes_link(key):
+            if key.startswith("nic.") and not ask.takes_link(key):
                 changes[key] = f"{values[key]} -> as before Railyard"
-    changes = {k: v for k, v in changes.items() if needs_drain(k) and _has_vfs(k, values)}
+    changes = {k: v for k, v in changes.items() if ask.needs_drain(k) and _has_vfs(k, values)}
     yield from (setting_words(key, value) for key, value in changes.items())
     waiting = {k: v for k, v in values.items() if k.removeprefix(DRAIN) not in changes}
     yield from waiting_words(waiting, DRAIN)
@@ -283,7 +276,7 @@ def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
     """Whether a job may use the changed part: the link, the VF, or a VF of the card."""
     kind, _, rest = key.partition(".")
     where = rest.rpartition(".")[0]
-    if takes_link(key):
+    if ask.takes_link(key):
         return True
     if kind == "vf":
         return values.get(key) != "absent" and _has_vfs(f"nic.{where}", values)
@@ -295,12 +288,11 @@ def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
         return
     for key, wanted, now in _differing(step, values):
-        if loads_driver(key) and not is_idle(key, wanted):
+        if ask.loads_driver(key) and not ask.is_idle(key, wanted):
             yield setting_words(key, f"{now} -> {wanted}")
 
 
 def _differing(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting with a wrong value: key, wanted and actual value."""
     for key, wanted in sorted(step.request.settings.items()):
         now = values.get(key, wanted)
         if now != wanted:

@@ -17,13 +17,8 @@ from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
 from components.core.to_json import to_json
 from components.drift.applied import Applied
-from components.kubernetes.planes.base import (
-    NODE_SUFFIX,
-    ClusterRef,
-    KubernetesPlan,
-    node_in,
-    refer_to,
-)
+from components.kubernetes.planes import base
+from components.kubernetes.planes.base import ClusterRef, KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
@@ -77,7 +72,7 @@ def plan_departures(
     spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
 ) -> DepartureStep | None:
     """Plan the step for a site with switches and its own nodes; nothing leaves yet."""
-    cluster = refer_to(spec, kubernetes)
+    cluster = base.refer_to(spec, kubernetes)
     if kubernetes is None or cluster is None or kubernetes.existing or not spec.switches:
         return None
     return DepartureStep(NodesLeave(stack, cluster, spec.disruption.drain_deadline_s))
@@ -93,9 +88,9 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
         wanted = cast("Mapping[str, object]", recorded.get("wanted") or {})
         nodes = [*cast("Mapping[str, object]", wanted.get("nodes") or {})]
     for name, step in applied.steps.items() if kubernetes.playbooks is None else ():
-        if name.endswith(NODE_SUFFIX):
+        if name.endswith(base.NODE_SUFFIX):
             node = parse_state(step.stdin).values.get("node")
-            nodes.append(node or name.removesuffix(NODE_SUFFIX))
+            nodes.append(node or name.removesuffix(base.NODE_SUFFIX))
     return tuple(name for name in nodes if name not in kubernetes.own_nodes)
 
 
@@ -103,10 +98,10 @@ def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterat
     """Refuse another name for an existing node, since Kubernetes cannot rename one."""
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         host, was = step.endpoint.device, parse_state(applied.stdin(step.name)).values.get("node")
-        if was and was != node_in(step):
+        if was and was != base.node_in(step):
             what = (
-                f"the node of {host} is {was}, and the file calls it {node_in(step)}: a node cannot"
-                " be renamed"
+                f"the node of {host} is {was}, and the file calls it {base.node_in(step)}: a node"
+                " cannot be renamed"
             )
             fix = f"write `node_name: {was}` for it, or take {host} out in another update"
             yield refusal("node", what, f"hosts: {host}: node_name", fix, host)
@@ -242,7 +237,7 @@ def plan_ports(
     spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
 ) -> dict[str, PortsLeave]:
     """Plan each switch's leaving nodes; empty without a cluster or `disruption.ports: drain`."""
-    cluster = refer_to(spec, kubernetes)
+    cluster = base.refer_to(spec, kubernetes)
     if spec.disruption.ports != "drain" or cluster is None:
         return {}
     leave = NodesLeave(stack, cluster, spec.disruption.drain_deadline_s)

@@ -86,7 +86,6 @@ class Node:
     def _call(
         self, verb: str, path: str, what: str, body: Body | None = None, also: tuple[int, ...] = ()
     ) -> Answer:
-        """Send a request, and raise a DeviceError with `what` after another status."""
         answer = self.calls.call(verb, path, body)
         if answer.status not in {*_CREATED, *also}:
             raise DeviceError(f"{what}: {answer.words}")
@@ -207,7 +206,6 @@ class Node:
         self._call("PATCH", self._path, what, {"metadata": notes, "spec": spec})
 
     def _pods(self) -> list[Body]:
-        """Return the pods to evict."""
         return [
             pod
             for pod in self._all_pods()

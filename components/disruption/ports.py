@@ -74,7 +74,6 @@ class LeaveRun(Clock):
         }
 
     def _nodes(self, calls: Calls) -> list[Node]:
-        """Return the existing nodes that run pods."""
         found: list[Node] = []
         for name in self.request.nodes:
             node = open_node(name, calls, self)
@@ -93,7 +92,6 @@ class LeaveRun(Clock):
             raise DeviceError("; ".join(failed))
 
     def _drain_one(self, node: Node) -> str:
-        """Drain one node; return why it failed, or an empty text."""
         try:
             node.drain(self.request.drain_deadline_s)
         except DeviceError as error:

@@ -24,13 +24,7 @@ from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
-from components.remote.sending import (
-    PREVIOUS_OUTPUT,
-    read_records,
-    record_of,
-    render_record,
-    split_parts,
-)
+from components.remote import sending
 
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one action on the host; `take_lock` alone may wait so long for another script."""
@@ -80,7 +74,6 @@ class HostRun(Turn[HostReboot]):
         return {"changed": [], "pending": [], "rebooted": False}
 
     def _refuse_power_cycle(self, seen: Waiting) -> None:
-        """Refuse to take the host out of service, since a reboot does not load this firmware."""
         if seen.powers:
             raise DeviceError(
                 f"firmware waits that a reboot does not load: {'; '.join(seen.powers)}. Drain the"
@@ -127,7 +120,6 @@ class HostRun(Turn[HostReboot]):
         return waiting
 
     def _leave_service(self, seen: Waiting) -> None:
-        """Cordon and drain; undo both after a refusal."""
         self.phase = "asking the cluster"
         calls = self.cluster() if seen.begun is None else self._patient_cluster(READY_DEADLINE_S)
         self.node = self._node(calls)
@@ -143,7 +135,6 @@ class HostRun(Turn[HostReboot]):
         self.drained = True
 
     def _stay(self, node: Node) -> None:
-        """Uncordon, and remove the host's mark."""
         node.uncordon()
         self._maintain("forget-mark")
 
@@ -295,10 +286,10 @@ def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     The hosts of a group go together; if any fails, the groups after it are not touched. The output
     has a record of each host, and the evidence of those that were looked at.
     """
-    was, said = read_records(environ.get(PREVIOUS_OUTPUT, "")), ""
-    asked = [(part, parse_request(part.stdin)) for part in split_parts(text)]
+    was, said = sending.read_records(environ.get(sending.PREVIOUS_OUTPUT, "")), ""
+    asked = [(part, parse_request(part.stdin)) for part in sending.split_parts(text)]
     for _, group in groupby(asked, lambda each: each[1].group):
-        members = [(record_of(part), request) for part, request in group]
+        members = [(sending.record_of(part), request) for part, request in group]
         due = [each for each in members if was.get(each[0]["step"], (None, ""))[0] != each[0]]
         with ThreadPoolExecutor(max(1, len(due))) as pool:
             runs = {each["step"]: pool.submit(reboot_host, asked, environ) for each, asked in due}
@@ -308,7 +299,9 @@ def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
         if failed:
             raise DeviceError("\n".join(map(str, failed)))
         done = {step: run.result() for step, run in runs.items()}
-        said += "".join(render_record(each, done.get(each["step"], "")) for each, _ in members)
+        said += "".join(
+            sending.render_record(each, done.get(each["step"], "")) for each, _ in members
+        )
     return said
 
 

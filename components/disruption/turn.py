@@ -136,7 +136,6 @@ class Turn(Clock, Generic[_Request]):
         raise failed
 
     def _ask_to_go(self, calls: Calls) -> None:
-        """Refuse if the cluster cannot spare this node."""
         if self.request.role != "control_plane":
             check_allowance(calls, self.request)
             return
@@ -162,7 +161,6 @@ class Turn(Clock, Generic[_Request]):
             raise
 
     def _stay(self, node: Node) -> None:
-        """Undo the changes made to leave service."""
         node.uncordon()
 
     def _on_host(self, call: ToolCall, stdin: str, deadline_s: float) -> str:

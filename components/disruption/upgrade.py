@@ -110,7 +110,6 @@ class UpgradeRun(Turn[NodeUpgrade]):
         return calls
 
     def _awaited(self) -> Node:
-        """Wait until the node is Ready with the new release."""
         self.phase = "waiting for the node"
         body: Body = {}
         for _ in self.tries(READY_DEADLINE_S):

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UsageError
+from components.fabric import moves
 from components.fabric.edit import (
     Edit,
     every_key,
@@ -30,13 +31,6 @@ from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.gate import Gate, open_gate
-from components.fabric.moves import (
-    InterruptedRunError,
-    SwitchEvidence,
-    describe_moves,
-    dump_evidence,
-    previous_of,
-)
 from components.fabric.parts import MARKS, Identity, Sessions, recorded_identity, refuse_other
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
@@ -140,7 +134,7 @@ def run_apply(
     of the `groups` of interrupted ports after the other. Errors as of `Exchange.converge`.
     """
     request = parse_request(text, environ)
-    previous = previous_of(environ.get(PREVIOUS_OUTPUT, "")) or SwitchState()
+    previous = moves.previous_of(environ.get(PREVIOUS_OUTPUT, "")) or SwitchState()
     edit = Edit(request.os, request.desired, previous, request.baseline)
     done: list[Outcome] = []
     drained: list[str] = []
@@ -242,7 +236,9 @@ def _exchange(
             yield Exchange(watched, known, serial, watched.plan)
         except KeyboardInterrupt as error:  # not in a change, which has its own words
             why = f"was interrupted ({str(error) or 'SIGINT'})"
-            raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
+            raise moves.InterruptedRunError(
+                f"{session.where} {why}. Nothing was changed."
+            ) from None
 
 
 def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> Identity | None:
@@ -324,8 +320,8 @@ class _Step:
     def render(self, outcome: Outcome, owned: SwitchState, drained: Sequence[str] = ()) -> str:
         """The evidence as JSON."""
         desired = self.request.desired
-        moved, changed = describe_moves(outcome.before, outcome.after, {*desired.ports})
-        evidence = SwitchEvidence(
+        moved, changed = moves.describe_moves(outcome.before, outcome.after, {*desired.ports})
+        evidence = moves.SwitchEvidence(
             device=self.request.endpoint.device,
             changed=changed,
             unchanged=len({*desired.settings()} - moved),
@@ -336,7 +332,7 @@ class _Step:
             drained=tuple(drained),
             shifted=self.gate.shift.used,
         )
-        return dump_evidence(evidence)
+        return moves.dump_evidence(evidence)
 
 
 @contextmanager
@@ -374,7 +370,9 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
         fault = f"refused {'to save' if saving else 'a line of the exec'}"
     elif saving or is_expected(request.os, output):
         device, desired = request.endpoint.device, request.desired
-        return dump_evidence(SwitchEvidence(device, (), 0, (), saved=saving, desired=desired))
+        return moves.dump_evidence(
+            moves.SwitchEvidence(device, (), 0, (), saved=saving, desired=desired)
+        )
     else:
         fault, refusal = "answered the exec with a text that tells no success", output.strip()
     raise DeviceError(f"{request.endpoint.where} {fault}\n  switch  {refusal or 'nothing'}\n{end}")

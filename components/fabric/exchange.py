@@ -11,31 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
+from components.fabric import moves
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.moves import (
-    Candidate,
-    InterruptedRunError,
-    Outcome,
-    RefusedError,
-    Stage,
-    StoppedError,
-    lost_text,
-    refuse_interruptions,
-    shown,
-    unreadable_error,
-    values_text,
-    why_stopped,
-)
+from components.fabric.moves import Outcome
 from components.fabric.parts import BgpState, Identity, IdentityQuestions, Neighbour, Sessions
-from components.fabric.ports import find_splits, plan_changes, refuse_missing, without_missing
+from components.fabric.ports import find_splits, plan_changes, refuse_missing
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
 from components.fabric.systems.switch_system import SwitchSystem
-from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
+from components.fabric.targets import moves_one_shot, overlay, target_of_restore, with_all_ports
 from components.remote.one_run import Interrupted, InterruptedTwice, Session
 
 MAX_ROUNDS: Final = 3
@@ -55,7 +44,7 @@ class Exchange:
     """Makes the names of candidates unique, if the system names candidates."""
     planned: Callable[[int], None] | None = None
     """Called with the number of lines before they are sent."""
-    _candidate: Candidate = field(init=False)
+    _candidate: moves.Candidate = field(init=False)
     altered: bool = False
     """A line that changes the switch was sent and not taken back."""
     _saving: bool = False
@@ -63,7 +52,7 @@ class Exchange:
 
     def __post_init__(self) -> None:
         """No change is under way."""
-        self._candidate = Candidate(self.driver.guard, self.serial)
+        self._candidate = moves.Candidate(self.driver.guard, self.serial)
 
     def enter(self, *, configure: bool) -> None:
         """Leave the login mode."""
@@ -92,7 +81,7 @@ class Exchange:
         try:
             return parse()
         except base.Unreadable as error:
-            raise unreadable_error(self.session.where, error) from error
+            raise moves.unreadable_error(self.session.where, error) from error
         except base.Occupied as error:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
 
@@ -104,9 +93,11 @@ class Exchange:
         """
         splits, driver, answers = None, self.driver, dict[str, str]()
         if wanted.splits and driver.by_hand:
-            names = self.list_ports()
+            names, parts = self.list_ports(), {*chain(*wanted.splits.values())}
             splits = find_splits(wanted.splits, names)
-            wanted = without_missing(wanted, names)
+            ports = wanted.ports.items()  # a missing part cannot be read
+            there = {name: port for name, port in ports if name in names or name not in parts}
+            wanted = wanted.model_copy(update={"ports": there})
         while not each and (command := driver.whole_command(answers, wanted)) is not None:
             answers[command] = self._peek(command)
         rest = None if each else driver.rest_commands
@@ -226,7 +217,7 @@ class Exchange:
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
-            raise UnreachableError(lost_text(error, taken, self._candidate)) from error
+            raise UnreachableError(moves.lost_text(error, taken, self._candidate)) from error
         except KeyboardInterrupt as error:
             why = f"was interrupted ({str(error) or 'SIGINT'})"
             try:
@@ -235,12 +226,12 @@ class Exchange:
                 text = str(put_back(why, save=self._saving))
             except KeyboardInterrupt:
                 said, how = f"{self.session.where} {why} twice", "nothing more was sent"
-                text = lost_text(said, taken, self._candidate, how)
-            raise InterruptedRunError(text) from None
-        except (RefusedError, StoppedError, base.Unsettable, DeviceError) as error:
+                text = moves.lost_text(said, taken, self._candidate, how)
+            raise moves.InterruptedRunError(text) from None
+        except (moves.RefusedError, moves.StoppedError, base.Unsettable, DeviceError) as error:
             if isinstance(error, DeviceError) and not taken:
                 raise
-            raise put_back(why_stopped(error)) from error
+            raise put_back(moves.why_stopped(error)) from error
 
     def _approach(
         self,
@@ -262,7 +253,7 @@ class Exchange:
             effects = find_effects(self.driver.name, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:
-                refuse_interruptions(self.session.where, interrupting(effects), taken)
+                moves.refuse_interruptions(self.session.where, interrupting(effects), taken)
             if self._candidate.stage == "forced":
                 break  # a second candidate would have to confirm the first
             self._send(changes, taken)
@@ -270,7 +261,7 @@ class Exchange:
             reading = self.read(wanted)
         left = plan_changes(self.driver, reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
-        raise StoppedError(f"took every line and still differs\n  missing {lines}")
+        raise moves.StoppedError(f"took every line and still differs\n  missing {lines}")
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
         answers: dict[str, str] = {}
@@ -311,7 +302,7 @@ class Exchange:
         if self.driver.save:
             self._send_line(self.driver.save, taken)
 
-    def _send_stage(self, line: str, stage: Stage, taken: list[str]) -> None:
+    def _send_stage(self, line: str, stage: moves.Stage, taken: list[str]) -> None:
         """Send a line that leads to a stage; the stage counts even if a signal comes halfway."""
         try:
             self._send_line(line, taken)
@@ -325,8 +316,8 @@ class Exchange:
     def _send_line(self, line: str, taken: list[str]) -> None:
         self.altered = True
         if (text := self.driver.find_refusal(self.session.run(line))) is not None:
-            raise RefusedError("\n          ".join(shown(line)) or line, text)
-        taken.extend(shown(line))
+            raise moves.RefusedError("\n          ".join(moves.shown(line)) or line, text)
+        taken.extend(moves.shown(line))
 
     def _put_back(
         self,
@@ -346,8 +337,8 @@ class Exchange:
             self._candidate.stage = "none"
             for _ in range(MAX_ROUNDS):
                 after = self.read(wanted)
-                back = target_of_put_back(after, before.state, wanted)
-                changes = self.driver.plan_changes(after.state, back)
+                back = target_of_restore(after.state, wanted, before.state, after.vlan_holders)
+                changes = self.driver.plan_changes(after.state, overlay(back, before.state))
                 if not changes:
                     end = f"the previous values were put back; {self._candidate.kept}"
                     if save and self.driver.save:
@@ -359,9 +350,9 @@ class Exchange:
                 self._keep([])
             else:
                 end = f"not all previous values could be put back; {self._candidate.kept}"
-        except RefusedError as error:
+        except moves.RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; {self._candidate.kept}"
         except (base.Unsettable, DeviceError) as error:
             end = f"putting back stopped: {error}; {self._candidate.kept}"
-        found = values_text(before.state, target, after.state if after else None)
+        found = moves.values_text(before.state, target, after.state if after else None)
         return DeviceError(f"{self.session.where} {why}\n  result  {end}\n  values\n{found}")

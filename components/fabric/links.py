@@ -201,7 +201,6 @@ def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
 
 @once
 def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
-    """Rail to switch to all switches that the rail's trunks join with it."""
     links: dict[str, list[Link]] = {}
     for link in list_links(spec):
         one, other = (
@@ -213,7 +212,6 @@ def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
 
 
 def _islands(neighbours: Mapping[str, Collection[str]]) -> Mapping[str, frozenset[str]]:
-    """Map each switch to all switches joined with it, including itself."""
     island: dict[str, frozenset[str]] = {}
     for start in neighbours:
         if start in island:

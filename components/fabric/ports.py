@@ -184,11 +184,6 @@ def part_speeds(switch: Switch) -> Mapping[str, int]:
     }
 
 
-def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
-    """Whole port to the names of its parts, for `SwitchState.splits`; None: none is split."""
-    return {whole: split.parts for whole, split in sorted(splits_of(switch).items())} or None
-
-
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
     """Each speed of a known port or part in Gbit/s to its lanes; None: their number is unknown."""
     model, split = switch.hardware, _split_of(switch, name)
@@ -243,13 +238,6 @@ def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
             found = (name for name in names if port_key(name) in place)
             splits[whole] = tuple(sorted(found, key=port_key)) or (whole,)
     return splits
-
-
-def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
-    """The wanted state without missing parts, which cannot be read."""
-    parts = {part for each in (wanted.splits or {}).values() for part in each}
-    ports = {n: port for n, port in wanted.ports.items() if n in names or n not in parts}
-    return wanted.model_copy(update={"ports": ports})
 
 
 def plan_changes(

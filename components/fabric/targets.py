@@ -200,11 +200,6 @@ def _mtu(addresses: Addresses | None, name: str) -> tuple[str, ...]:
     return tuple(each for each in (addresses or {}).get(name, ()) if each.startswith(MTU_WORD))
 
 
-def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState) -> SwitchState:
-    """The state that a failed run restores: its first reading, without its own settings."""
-    return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
-
-
 def moves_one_shot(before: Reading, wanted: SwitchState, target: SwitchState) -> bool:
     """Whether a run sends the one-shot, or may end one that did: then it is about every port."""
     return target.roce is not None and {wanted.roce, before.state.roce} != {target.roce}

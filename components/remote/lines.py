@@ -102,7 +102,6 @@ def _read(line: str) -> tuple[Path, JsonValue]:
 
 
 def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
-    """Return the value at a step, created if missing."""
     if isinstance(place, dict) and isinstance(step, str):
         return place.setdefault(step, new)
     if isinstance(place, list) and isinstance(step, int):

@@ -151,7 +151,6 @@ class SwitchSession(switch_channels.DeviceSession):
 
 
 def _first(typed: str) -> str:
-    """Return the start of a line, which a terminal echoes unbroken."""
     return typed.partition("\n")[0][:ECHOED]
 
 

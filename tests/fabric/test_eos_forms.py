@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 
 from components.fabric.parts import DEFAULT, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems import eos as show
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Answer, Occupied, Unreadable
+from components.fabric.systems.eos import system as show
 from components.fabric.systems.eos.routing import ROUTER, ROUTING, parse_routing
 from components.fabric.systems.eos.system import INTERFACES, MAPS, NEIGHBOURS, VLANS
 from lab.switches.eos.server import EosSwitch

@@ -15,9 +15,10 @@ from components.fabric.edit import every_key, preview_switch
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
 from components.fabric.switch_guards import Guarded, Look, find_foreign_settings
-from components.fabric.systems import mellanox_cli, onyx, system_of
+from components.fabric.systems import mellanox_cli, system_of
 from components.fabric.systems.base import Answer, PauseCounters, Unreadable
 from components.fabric.systems.mlnxos import system as mlnxos
+from components.fabric.systems.onyx import rows
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.rows import PORT_ROWS, ROCE, RUNNING, STATUS, parse_running
 from components.fabric.systems.ranges import collapse_ports, collapse_vlans, parse_vlan_ranges
@@ -48,8 +49,8 @@ Read = Callable[[Answer], object]
 READERS: Final[dict[str, Read]] = {
     **{r.name: r.read for r in (*PORT_ROWS, *mlnxos.manager_rows("ib-leaf-01")) if r.read},
     "vlans": show.read_vlans,
-    "members": onyx.read_members,
-    "eighths": lambda answer: onyx.read_dscp_map(answer) == {dscp: dscp // 8 for dscp in range(64)},
+    "members": rows.read_members,
+    "eighths": lambda answer: rows.read_dscp_map(answer) == {dscp: dscp // 8 for dscp in range(64)},
     "pfc": show.read_pfc,
     "roce": show.read_roce_mode,
     "counters": _counters,
@@ -111,7 +112,7 @@ def test_another_form_is_never_taken_for_a_value(text: str) -> None:
         with pytest.raises(Unreadable) as error:
             read(reader, Answer("show x", text, "1/1"))
         assert (error.value.command, error.value.text) == ("show x", text)
-    assert parse_running(text) is onyx.read_one_shot(text) is None
+    assert parse_running(text) is rows.read_one_shot(text) is None
 
 
 def prepared(folder: Path) -> OnyxSwitch:
@@ -227,7 +228,7 @@ def test_what_the_one_shot_set_is_in_its_own_answer() -> None:
 
 
 def test_the_table_of_ports_has_what_the_factory_set() -> None:
-    assert onyx.read_status(TABLE["status"]) == {
+    assert rows.read_status(TABLE["status"]) == {
         "1/10": {"admin_up": True, "mtu_bytes": 1500, "link": True},
         "1/11": {"admin_up": False, "mtu_bytes": 9216, "link": False},
     }

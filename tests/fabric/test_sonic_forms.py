@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from components.fabric.state import Neighbour
-from components.fabric.systems import sonic as counters
 from components.fabric.systems.base import Answer, PauseCounters, Unreadable
+from components.fabric.systems.sonic import system as counters
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from lab.switches.sonic.show import table
 from tests.fabric.sonic_lab import make_switch, talk

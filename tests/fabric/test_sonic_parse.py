@@ -14,10 +14,9 @@ from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.sonic import parse_branch
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
 from components.fabric.systems.sonic.rows import native_notes, read_rows, read_settings
-from components.fabric.systems.sonic.system import CONFIG
+from components.fabric.systems.sonic.system import CONFIG, parse_branch
 
 CASES: Final[dict[str, Any]] = yaml.load(
     Path(__file__).with_name("sonic_rows.yaml").read_text(), Loader=yaml.CSafeLoader

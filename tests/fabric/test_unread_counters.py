@@ -12,8 +12,8 @@ from components.acceptance.collect.counters import Snapshot, flatten_port, measu
 from components.acceptance.evidence import HopRole
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters, Unread
-from components.fabric.systems.onyx import CONGESTION
 from components.fabric.systems.onyx import system as show
+from components.fabric.systems.onyx.rows import CONGESTION
 
 FORMS = Path(__file__).parent / "forms" / "eos"
 TOTALS = (

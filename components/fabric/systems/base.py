@@ -329,7 +329,6 @@ class Answer:
 
 
 def _below(value: JsonValue, key: str) -> JsonValue:
-    """The first value of that key at any depth, or None."""
     if isinstance(value, dict) and key in value:
         return value[key]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

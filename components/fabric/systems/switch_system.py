@@ -23,15 +23,8 @@ from components.catalogue.switches.switch_model import (
 from components.core.errors import Bug
 from components.fabric.parts import Field, IdentityQuestions, Sessions
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.fabric.systems.base import (
-    ByHand,
-    Change,
-    Drain,
-    Guard,
-    PortCounters,
-    Question,
-    Reading,
-)
+from components.fabric.systems import base
+from components.fabric.systems.base import Question
 from components.model.fabric import Rdma
 from components.model.switch_models import LinkSettings
 from components.remote.session_profile import SessionProfile
@@ -149,7 +142,7 @@ def _no_sessions(*, bfd: bool) -> None:
     del bfd
 
 
-def _count_nothing(ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+def _count_nothing(ports: Sequence[str]) -> Question[dict[str, base.PortCounters]]:
     """On InfiniBand, the adapters count."""
     raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
 
@@ -164,9 +157,9 @@ class SwitchSystem:
     """Its name for people."""
     read_commands: Callable[[SwitchState], tuple[str, ...]]
     """The commands that show the settings in a wanted state."""
-    parse: Callable[[Mapping[str, str], SwitchState], Reading]
+    parse: Callable[[Mapping[str, str], SwitchState], base.Reading]
     """Reads the answers; raises `Unreadable` if one has another form than expected."""
-    plan_changes: Callable[[SwitchState, SwitchState], tuple[Change, ...]]
+    plan_changes: Callable[[SwitchState, SwitchState], tuple[base.Change, ...]]
     """The ordered way from an actual state to a target, empty when they agree; raises `Unsettable`
     if no line leads there."""
     find_refusal: Callable[[str], str | None]
@@ -193,7 +186,7 @@ class SwitchSystem:
     """Lines from there to configuration mode; show commands stay possible."""
     discard: Sequence[str] = ()
     """Forgets lines that were taken and are not in force; empty if each line acts at once."""
-    guard: Guard | None = None
+    guard: base.Guard | None = None
     """How changes are confirmed; None: a line stays once it was taken or applied."""
     save: str = ""
     """Makes the running configuration the one that boots; empty if every line does."""
@@ -205,9 +198,9 @@ class SwitchSystem:
     """Port to whether it has a link; without it, only LLDP and BGP tell."""
     sessions: Callable[..., Question[Sessions] | None] = _no_sessions
     """BGP with all neighbours, and BFD if any has it (`bfd`); None: the driver routes nothing."""
-    counters: Callable[[Sequence[str]], Question[dict[str, PortCounters]]] = _count_nothing
+    counters: Callable[[Sequence[str]], Question[dict[str, base.PortCounters]]] = _count_nothing
     """The counters of some ports by priority."""
-    by_hand: ByHand | None = None
+    by_hand: base.ByHand | None = None
     """Ports must be split before an update. None: the driver splits them, or nothing does."""
     taken: PortState | None = None
     """All that a one-shot sets on every port, as a wish, if it resets queues when it goes."""
@@ -260,7 +253,7 @@ class SwitchSystem:
     """First release that can route between switches."""
     routed: RoutedForm = RoutedForm()
     """How the system writes its routing."""
-    drain: Drain | str = "its driver sets no BGP"
+    drain: base.Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
     rows: Mapping[str, Release] = field(default_factory=dict[str, Release])
     """Each port setting with a row, named as in `PortState`, to the first release with its line."""
@@ -330,9 +323,9 @@ _KINDS: Final[Mapping[str, type]] = {
     "routed": RoutedForm,
     "cautions": Caution,
     "recommended": Recommended,
-    "drain": Drain,
-    "guard": Guard,
-    "by_hand": ByHand,
+    "drain": base.Drain,
+    "guard": base.Guard,
+    "by_hand": base.ByHand,
 }
 """Key of a table in `system.yaml` to its type; every other table is a mapping."""
 

@@ -20,16 +20,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.core.errors import Bug
 from components.fabric.moves import Packed
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import (
-    CANDIDATE_PREFIX,
-    Answer,
-    Occupied,
-    PauseCounters,
-    PortCounters,
-    PriorityCounters,
-    SoftReader,
-    Unreadable,
-)
+from components.fabric.systems import base
+from components.fabric.systems.base import Answer, Unreadable
 from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
@@ -288,13 +280,13 @@ def _read_size(text: str) -> int | None:
 
 def read_counters(
     roce: Answer, queues: Answer, storms: Answer | None, roce_class: int
-) -> PortCounters:
+) -> base.PortCounters:
     """The counters of a port, as far as they can be read.
 
     Received bytes are counted as RoCE or not, so the first are those of the RoCE class and the
     others are under 0; sent bytes are counted per class.
     """
-    soft = SoftReader()
+    soft = base.SoftReader()
     received = {roce_class: "rx-roce-stats roce-bytes", 0: "rx-non-roce-stats non-roce-bytes"}
     lost = [f"rx-stats {part} no-buffer-discard" for part in ("rx-roce-stats", "rx-non-roce-stats")]
     arrived = soft.read(
@@ -304,16 +296,18 @@ def read_counters(
     frames = ("pfc-stats", "rx-pause-frames", "tx-pause-frames")
     ways = {**(sent or {}), **(arrived or {})}
     rest = None if arrived is None else 0
-    return PortCounters(
+    return base.PortCounters(
         {
-            tc: PriorityCounters((arrived or {}).get(tc, rest), (sent or {}).get(tc))
+            tc: base.PriorityCounters((arrived or {}).get(tc, rest), (sent or {}).get(tc))
             for tc in sorted(ways)
         },
         soft.read("marked", lambda: _count(roce, "tx-stats tx-ecn-stats ecn-marked-packets")),
         soft.read("discards", lambda: sum(_count(roce, path) for path in lost)),
         pauses=soft.read(
             "pauses",
-            lambda: {tc: PauseCounters(*each) for tc, each in _by_class(queues, *frames).items()},
+            lambda: {
+                tc: base.PauseCounters(*each) for tc, each in _by_class(queues, *frames).items()
+            },
         )
         or {},
         storms=soft.read("storms", lambda: _read_storms(storms) if storms else {}) or {},
@@ -466,8 +460,8 @@ def find_stale(text: str) -> tuple[str, ...]:
     """
     waiting = _waiting(text)
     for name, row in waiting.items():
-        if CANDIDATE_PREFIX not in row:
-            raise Occupied(
+        if base.CANDIDATE_PREFIX not in row:
+            raise base.Occupied(
                 f"revision {name} awaits confirmation and is not Railyard's; wait for it, confirm"
                 f" it by `nv config apply {name} --confirm-yes`, or end it by `--confirm-no`"
             )

@@ -17,21 +17,11 @@ from pydantic import BaseModel
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems import cumulus as nvue
-from components.fabric.systems.cumulus import (
-    BRIDGE,
-    ON,
-    SWP,
-    Line,
-    Tree,
-    Verb,
-    child,
-    spelled,
-    value_at,
-)
+from components.fabric.systems.cumulus import Line, Tree, child
 from components.fabric.systems.ranges import collapse_vlans, port_key
 
 Release = tuple[int, ...]
-Tail = tuple[Verb, str, str | None]
+Tail = tuple[nvue.Verb, str, str | None]
 """Verb, path and value of a line; for a port the path below its interface."""
 Value = str | int | bool | None
 Keys = Mapping[str, Value]
@@ -96,7 +86,7 @@ class Row:
     def read(self, entry: Tree) -> Cell:
         """The written value, in either form."""
         for path in self.paths:
-            if (said := value_at(entry, path)) is None:
+            if (said := nvue.value_at(entry, path)) is None:
                 continue
             if self.allowed:
                 return Cell(nvue.number_at(entry, path, self.allowed), written=True)
@@ -105,15 +95,15 @@ class Row:
             if isinstance(said, dict | list) or (is_switch and word not in nvue.ON | nvue.OFF):
                 raise ValueError(f"`{path}` is {said!r}, which it cannot be")
             known = {text: value for value, text in {**self.words, **self.new[2]}.items()}
-            return Cell(word in ON if is_switch else known.get(word, word), written=True)
+            return Cell(word in nvue.ON if is_switch else known.get(word, word), written=True)
         return Cell(self.blank, written=False)
 
     def read_keys(self, entry: Tree) -> dict[str, str]:
         """The keys of a map, each with the word of its leaf; blank without a leaf."""
         found: dict[str, str] = {}
         for head, _, leaf in (path.partition(" {}") for path in self.paths):
-            for key, below in spelled(entry, head).items():
-                found[key] = found.get(key) or str((leaf and value_at(below, leaf)) or "")
+            for key, below in nvue.spelled(entry, head).items():
+                found[key] = found.get(key) or str((leaf and nvue.value_at(below, leaf)) or "")
         return found
 
     def cell(self, state: BaseModel) -> Cell:
@@ -163,7 +153,7 @@ class Row:
 _SWITCH: Final = {True: "on", False: "off"}
 _STATE: Final = {True: "enabled", False: "disabled"}
 _WORDS: Final = {"on": "enabled", "off": "disabled"}
-DOMAIN: Final = f"bridge domain {BRIDGE}"
+DOMAIN: Final = f"bridge domain {nvue.BRIDGE}"
 GLOBAL: Final = "router bgp"
 VRF: Final = "vrf default router bgp"
 FAMILY: Final = f"{VRF} address-family ipv4-unicast"
@@ -257,7 +247,7 @@ def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
         "roce_cable_m": cable.value,
         "adaptive_routing": spreads.value if spreads.written else None,
         "addresses": {name: held[name] for name in held if _ROUTED.fullmatch(name)}
-        | {name: own for name, own in held.items() if own and SWP.fullmatch(name)},
+        | {name: own for name, own in held.items() if own and nvue.SWP.fullmatch(name)},
         "bgp": BgpState(
             asn=int(asn.value) if asn.value else None,
             router_id=str(router_id.value) if router_id.written else None,
@@ -271,7 +261,7 @@ def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
 def branch_words(tree: Tree) -> Iterator[str]:
     """For each branch: its name if it is missing, and the name with `rest` if only we use it."""
     for branch in _BRANCHES:
-        if value_at(tree, branch) is None:
+        if nvue.value_at(tree, branch) is None:
             yield branch
         ours = [path.replace("{}", "*") for path in _OURS if path.startswith(f"{branch} ")]
         if nvue.within(child(tree, *branch.split()), [p.removeprefix(f"{branch} ") for p in ours]):
@@ -292,7 +282,7 @@ def all_words(tree: Tree, entries: Mapping[str, Tree], release: Release) -> Iter
     yield from release_words(release)
     said = child(tree, "system", "config", "auto-save")
     word = said.get("state", said.get("enable"))
-    if release >= AUTO_SAVE if word is None else str(word) in ON:
+    if release >= AUTO_SAVE if word is None else str(word) in nvue.ON:
         yield SAVES
 
 

@@ -103,7 +103,6 @@ def _read_sessions(document: object) -> dict[str, Session]:
 
 
 def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
-    """The whole configuration, and the RoCE profile if we manage any of its settings."""
     ours = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
     is_asked = any(value is not None for value in ours) or any(
         port.trust is not None or port.ecn or port.strict_classes is not None
@@ -171,7 +170,6 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
 
 
 def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-    """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
     asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
 
     def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
@@ -312,7 +310,6 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
 
 
 def _link_words(wish: LinkSettings, _lanes: int | None) -> dict[str, str]:
-    """`400G`, and the other two as everywhere."""
     words = {"speed": f"{wish.speed_gbit_s}G"} if wish.speed_gbit_s else {}
     words |= {"fec": wish.fec} if wish.fec else {}
     return words if wish.autoneg is None else {**words, "autoneg": "on" if wish.autoneg else "off"}

@@ -270,7 +270,6 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def _negate(line: str) -> str:
-    """The line that takes a line away, in the same address family."""
     family, within, own = line.rpartition(WITHIN)
     return f"{family}{within}no {own}"
 
@@ -334,7 +333,6 @@ class _Way:
                 yield from (line for line in aim if name in ports or line not in now)
 
     def _aim(self, name: str, now: list[str]) -> list[str]:
-        """The lines that a neighbour must have."""
         head, number = f"neighbor {_key(name)}", self.wanted.neighbors[name]
         if _told(bgp_of(None, self.recorded), name) == _told(self.wanted, name):
             return _about(self.recorded, _key(name))

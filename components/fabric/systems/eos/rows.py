@@ -14,20 +14,13 @@ from typing import Any, Final
 
 from components.fabric.parts import is_default, read_fields, sources, write_text
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems import rows as table
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.eos import QUEUES
 from components.fabric.systems.ranges import collapse_vlans, move_vlans, parse_vlan_ranges
-from components.fabric.systems.rows import (
-    Row,
-    Values,
-    by_word,
-    factory_values,
-    nested_lines,
-    nothing,
-    take_line,
-    write_rows,
-)
+from components.fabric.systems.rows import Row, Values, by_word, nothing
 
+QUEUES: Final = range(8)
+"""Unicast transmit queues of a port; traffic class n is in queue n."""
 FACTORY_MTU_BYTES: Final = 9214
 """`Ethernet MTU 9214 bytes` of every switched port that a public capture shows."""
 FACTORY_VLAN: Final = 1
@@ -245,7 +238,7 @@ class Section:
     @property
     def values(self) -> Values:
         """Every row to its value; `no switchport` may hide another mode."""
-        values = factory_values(ROWS) | self.found
+        values = table.factory_values(ROWS) | self.found
         return values | ({"mode": "routed"} if values["routed"] else {})
 
     def named_vlans(self, name: str) -> set[int]:
@@ -260,17 +253,17 @@ class Section:
 def parse_sections(command: str, text: str) -> dict[str, Section]:
     """`show running-config … | section ^interface`, by interface."""
     sections: dict[str, Section] = {}
-    for head, *lines in nested_lines(text):
+    for head, *lines in table.nested_lines(text):
         kind, _, name = head.partition(" ")
         if kind != "interface":
             continue
         section = sections.setdefault(name, Section())
         queue = _QUEUE.fullmatch(lines[0]) if lines else None
         if queue and len(lines) > 1:
-            take_line(QUEUE_ROWS, section.queues.setdefault(int(queue[1]), {}), lines[1])
+            table.take_line(QUEUE_ROWS, section.queues.setdefault(int(queue[1]), {}), lines[1])
         elif len(lines) == 1 and not queue:
             section.lines.append(lines[0])
-            take_line(ROWS, section.found, lines[0])
+            table.take_line(ROWS, section.found, lines[0])
     if not sections:
         raise Unreadable(command, text, "the answer lists no interface")
     return sections
@@ -280,7 +273,7 @@ def read_port(section: Section, wanted: PortState) -> PortState:
     """A port as its section has it; optional settings are read only if `wanted` names them."""
     values = section.values
     watchdog: Mapping[str, str] = values["pfc_watchdog"]
-    queues = {n: factory_values(QUEUE_ROWS) | section.queues.get(n, {}) for n in QUEUES}
+    queues = {n: table.factory_values(QUEUE_ROWS) | section.queues.get(n, {}) for n in QUEUES}
     times = _TIMES.match(watchdog.get("timer", "")) if wanted.pfc_watchdog_ms else None
     written = sources(**{key: key in section.found for key in ("mtu_bytes", "trust", "mode")})
     shares = {queue: each["share"] for queue, each in queues.items() if each["share"]}
@@ -303,7 +296,7 @@ def read_port(section: Section, wanted: PortState) -> PortState:
 
 def port_lines(was: PortState, now: PortState) -> Iterator[str]:
     """The lines inside `interface X` from one state of a port to another."""
-    yield from write_rows(ROWS, was, now)
+    yield from table.write_rows(ROWS, was, now)
     for queue in QUEUES:
         held = SimpleNamespace(
             ecn=was.ecn.get(queue) or "",
@@ -315,5 +308,5 @@ def port_lines(was: PortState, now: PortState) -> Iterator[str]:
             strict=None if now.strict_classes is None else queue in now.strict_classes,
             share=now.class_shares.get(queue),
         )
-        if lines := [*write_rows(QUEUE_ROWS, held, wanted)]:
+        if lines := [*table.write_rows(QUEUE_ROWS, held, wanted)]:
             yield from (f"uc-tx-queue {queue}", *lines, "exit")

@@ -2,7 +2,9 @@
 
 `show running-config` prints one line for each value other than the factory's, with a range of
 ports. If a line has an unknown form, the settings that it may concern stay open, and those ports
-are asked one by one. WHY.md names the source of each line.
+are asked one by one. WHY.md names the source of each line. Every form of an answer has a public
+source: `tests/fabric/forms/README.md` names it. Readers raise `Unreadable` rather than guess. A
+"capture" is one of lab/sources.md#onyx-captures.
 """
 
 from __future__ import annotations
@@ -12,24 +14,132 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+from pydantic import JsonValue, TypeAdapter
 
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
-from components.fabric.systems import onyx as show
 from components.fabric.systems import ranges
-from components.fabric.systems.onyx import CONGESTION, ETS, INTERFACE, PRIORITIES, QOS, SWITCHPORTS
+from components.fabric.systems import rows as table
+from components.fabric.systems.base import Answer
 from components.fabric.systems.ranges import parse_vlan_ranges
-from components.fabric.systems.rows import (
-    Row,
-    Step,
-    Values,
-    add_vlans,
-    factory_values,
-    nothing,
-    remove_vlans,
-    take_line,
-    write_value,
+from components.fabric.systems.rows import Row, Step, Values, nothing
+
+SWITCHPORTS: Final = "show interfaces switchport | json-print"
+INTERFACE: Final = "show interfaces ethernet {}"
+QOS: Final = "show qos interface ethernet {} | json-print"
+CONGESTION: Final = "show interfaces ethernet {} congestion-control | json-print"
+ETS: Final = "show dcb ets interface ethernet {} | json-print"
+PRIORITIES: Final = range(8)
+"""Switch priorities, and traffic classes: eight of each."""
+COUNT: Final = TypeAdapter(int)
+CELLS: Final = TypeAdapter(dict[str, dict[str, str]])
+LISTS: Final = TypeAdapter(dict[str, list[dict[str, str]]])
+TABLES: Final = TypeAdapter(list[dict[str, JsonValue]])
+_PORT: Final = TypeAdapter(PortState)
+_ECN: Final = TypeAdapter(EcnState)
+
+
+def read_members(answer: Answer) -> dict[str, PortState]:
+    """The table of switchports and bundles."""
+    ports: dict[str, PortState] = {}
+    for name, row in answer.find(CELLS).items():
+        if name.startswith(("Eth", "Po", "Mpo")):
+            mode = answer.cell(row, "Mode", "access", "trunk", "hybrid")
+            access = answer.cell(row, "Access vlan")
+            allowed = answer.cell(row, "Allowed vlans").strip().lower()
+            with answer.reading():
+                vlans = allowed if allowed == "all" else parse_vlan_ranges(allowed)
+            found = {"mode": mode, "access_vlan": int(access) if access.isdigit() else None}
+            ports[name.removeprefix("Eth")] = answer.typed(_PORT, {**found, "trunk_vlans": vlans})
+    return ports
+
+
+def read_dscp_map(answer: Answer) -> dict[int, int]:
+    """DSCP to priority."""
+    name = "PCP(DEI); DSCP to switch-priority mapping"
+    tables = answer.find(TABLES, f"Eth{answer.port}", name)
+    return {
+        int(dscp): int(answer.cell(row, "switch-priority", *map(str, PRIORITIES)))
+        for rows in answer.typed(LISTS, tables[0]).values()
+        for row in rows
+        for dscp in row.get("DSCP", "").split()
+        if dscp.isdecimal()
+    }
+
+
+def read_congestion(answer: Answer) -> dict[int, EcnState | None]:
+    """Class to its thresholds."""
+    found: dict[int, EcnState | None] = {}
+    for each in answer.find(TABLES):
+        if "header" in each:
+            row = answer.typed(CELLS, {"": each})[""]
+            kind = answer.cell(row, "Mode", "none", "ECN", "RED", "BOTH").lower()
+            number = answer.typed(COUNT, row["header"].removeprefix("TC-"))
+            found[number] = None
+            if kind == "none":
+                continue
+            low, high = (answer.cell(row, f"{end} threshold") for end in ("Minimum", "Maximum"))
+            ends = {"min_kib": low.rstrip(" KB%"), "max_kib": high.rstrip(" KB%"), "kind": kind}
+            relative = row.get("Threshold mode") == "relative"
+            found[number] = answer.typed(_ECN, {**ends, "relative": relative})
+    if not found:
+        raise answer.unreadable("no traffic class in the answer")
+    return found
+
+
+def read_schedule(answer: Answer) -> dict[int, int | None]:
+    """Class to its weight; None: it is served strictly."""
+    rows = answer.typed(LISTS, answer.find(TABLES, "ETS per TC")[0])
+    return {
+        int(tc): None
+        if answer.cell(row[0], "S.Mode", "WRR", "Strict") == "Strict"
+        else answer.typed(COUNT, row[0].get("W"))
+        for tc, row in rows.items()
+    }
+
+
+_SHOT: Final = re.compile(
+    r"^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
+    r"^Port trust mode *: *(?P<trust>L2|L3|both|port)$.*"
+    r"^Port congestion-control:\n +Mode *: *ecn, absolute\n +Min \(KB\) *: *(?P<low>\d+)\n"
+    r" +Max \(KB\) *: *(?P<high>\d+)$.*"
+    r"^Exception list:\s+N/A\s*\Z",
+    re.MULTILINE | re.DOTALL,
 )
+_CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$", re.MULTILINE)
+
+
+def read_one_shot(text: str) -> dict[str, Any] | None:
+    """`show roce` (capture C1): values by row name for ports without their own line.
+
+    None: another form, or there is an exception. Only the class of RoCE has its weight, in percent.
+    """
+    found, rows = _SHOT.search(text), _CLASS.findall(text)
+    marked = [int(tc) for tc, use, _ in rows if use == "RoCE"]
+    if found is None or len(marked) != 1:
+        return None
+    ecn = EcnState(min_kib=int(found["low"]), max_kib=int(found["high"]))
+    return {
+        "trust": found["trust"],
+        "ecn": dict.fromkeys(PRIORITIES) | {marked[0]: ecn},
+        "schedule": {int(tc): int(percent) if percent else None for tc, _, percent in rows},
+    }
+
+
+_STATUS: Final = re.compile(
+    r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
+)
+"""Port, operational state, admin state, speed, MTU (capture C7)."""
+
+
+def read_status(text: str) -> dict[str, dict[str, bool | int]]:
+    """`show interfaces ethernet status`: link, admin state and MTU by port."""
+    return {
+        port: {"admin_up": admin == "Enabled", "mtu_bytes": int(mtu), "link": state == "Up"}
+        for port, state, admin, mtu in _STATUS.findall(text)
+    }
+
 
 _ABOUT: Final = {
     SWITCHPORTS: re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
@@ -112,7 +222,7 @@ def _write_schedule(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
 
 def _write_mtu(row: Row, was: PortState, now: PortState) -> Iterator[str]:
     """A port must be shut for a new MTU (the ESXi guide)."""
-    lines = write_value(row, was, now)
+    lines = table.write_value(row, was, now)
     yield from ("shutdown",) if lines and was.admin_up is not False else ()
     yield from lines
     yield from ("no shutdown",) if lines and False not in {was.admin_up, now.admin_up} else ()
@@ -131,7 +241,7 @@ def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
 _ENDS: Final = r"minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
 _MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
 ROWS: Final[tuple[Row | Step, ...]] = (
-    add_vlans,
+    table.add_vlans,
     Row("mode", "switchport mode (access|trunk|hybrid)", "access", write=_write_switchport,
         command=SWITCHPORTS),
     Row("access_vlan", r"switchport access vlan (\d+)", FACTORY_VLAN, write=nothing,
@@ -143,13 +253,13 @@ ROWS: Final[tuple[Row | Step, ...]] = (
     Row("rewrite_dscp", factory=False, command=QOS, if_asked=True,
         read=lambda a: a.word((f"Eth{a.port}", "DSCP rewrite"), *_ON) == _ON[0],
         lines={True: "qos rewrite dscp", False: "no qos rewrite dscp"}),
-    Row("dscp_priorities", factory=_MAP, write=nothing, command=QOS, read=show.read_dscp_map,
+    Row("dscp_priorities", factory=_MAP, write=nothing, command=QOS, read=read_dscp_map,
         if_asked=True),
     Row("ecn", rf"traffic-class (\d) congestion-control (ecn|red|both) {_ENDS}",
         dict.fromkeys(PRIORITIES), _take_ecn, write=_write_ecn, command=CONGESTION,
-        read=show.read_congestion),
+        read=read_congestion),
     Row("schedule", r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))", FACTORY_WEIGHTS,
-        _take_share, write=_write_schedule, command=ETS, read=show.read_schedule),
+        _take_share, write=_write_schedule, command=ETS, read=read_schedule),
     _pfc,
     Row("pfc", factory=False, lines={True: "dcb priority-flow-control mode on force",
                                      False: "no dcb priority-flow-control mode force"}),
@@ -161,11 +271,11 @@ ROWS: Final[tuple[Row | Step, ...]] = (
         lines={None: "mtu {}"}),
     # Without the line if the port should be down and a new MTU has already shut it.
     Row("admin_up", factory=True, command=INTERFACE, alone=True,
-        write=lambda row, was, now: write_value(row, was, now)
+        write=lambda row, was, now: table.write_value(row, was, now)
         if now.admin_up or now.mtu_bytes in {None, was.mtu_bytes} else (),
         read=lambda a: a.match(r"^\s*Admin state\s*:\s*(Enabled|Disabled)") == "Enabled",
         lines={True: "no shutdown", False: "shutdown"}),
-    remove_vlans,
+    table.remove_vlans,
 )  # fmt: skip
 """In the order of writing: VLANs before ports name them, classes before a port flaps."""
 PORT_ROWS: Final = tuple(row for row in ROWS if isinstance(row, Row))
@@ -190,7 +300,6 @@ STEPS: Final = tuple(_by_port(each) if isinstance(each, Row) else each for each 
 
 
 def _is_asked(row: Row, port: PortState) -> bool:
-    """Whether a wish or a question names the setting of a row."""
     names = ("strict_classes", "class_shares") if row.name == "schedule" else (row.name,)
     return any(getattr(port, name) not in (None, {}) for name in names)
 
@@ -238,7 +347,7 @@ _OTHERS: Final = re.compile(
     r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
 )
 """Lines that Railyard does not manage."""
-_FACTORY: Final[Values] = factory_values(PORT_ROWS)
+_FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +420,7 @@ def parse_running(text: str) -> Whole | None:
             elif found := _OF_PORTS.match(line):
                 tail, kind = f"{found[1] or ''}{found[4]}", _NAMES[found[2]]
                 for name in (f"{kind}{each}" for each in ranges.expand_ports(found[3])):
-                    is_ours = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
+                    is_ours = table.take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
                     is_known = is_ours or _OTHERS.fullmatch(tail)
                     opened[name] |= set() if is_known else _commands_about(tail)
             elif not _ELSEWHERE.match(line):
@@ -331,5 +440,5 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
     whole = parse_running(answers.get(RUNNING, ""))
     if whole is None:
         return None
-    shot = show.read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
-    return replace(whole, shot=shot, status=show.read_status(answers.get(STATUS, "")))
+    shot = read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
+    return replace(whole, shot=shot, status=read_status(answers.get(STATUS, "")))

@@ -9,9 +9,9 @@ from typing import Final, Literal
 from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import base, mellanox_cli
-from components.fabric.systems import onyx as show
 from components.fabric.systems.base import Answer
-from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
+from components.fabric.systems.onyx import rows
+from components.fabric.systems.onyx.rows import CELLS, COUNT, LISTS, PRIORITIES, TABLES
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.fabric.systems.rows import factory_values, read_answers, write_steps
 from components.fabric.systems.switch_system import (
@@ -44,7 +44,7 @@ _HEARD_KEYS: Final = {"system name": "system", "port-id": "port", "port descript
 
 
 def read_vlans(answer: Answer) -> tuple[int, ...]:
-    """The VLANs of the switch (fixture onyx_vlan_show.cfg)."""
+    """The VLANs of the switch (fixture onyx_vlan_rows.cfg)."""
     return tuple(sorted(answer.typed(COUNT, vlan) for vlan in answer.find(CELLS)))
 
 
@@ -121,7 +121,7 @@ def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
 
     received = bytes_of("rx", "PG", OF_PRIORITY, "Rx")
     sent = bytes_of("tx", "TC", OF_CLASS, "TC {}")
-    marked = ask(show.CONGESTION.format(port))
+    marked = ask(rows.CONGESTION.format(port))
     return base.PortCounters(
         {n: base.PriorityCounters(received.get(n), sent.get(n)) for n in sorted(received | sent)},
         soft.read("marked", lambda: marked.find(COUNT, "ECN marked packets")),
@@ -132,14 +132,13 @@ def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
 
 
 def _whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-    """The running configuration, the one-shot, and the table of ports."""
     whole = rows.whole_of(answers)
     if whole is None:
         return None if rows.RUNNING in answers else rows.RUNNING
     if rows.ROCE not in answers and (whole.one_shot or wanted.roce is not None):
         return rows.ROCE
     lacking = (
-        show.INTERFACE in whole.opens(name, port) or name not in whole.ports
+        rows.INTERFACE in whole.opens(name, port) or name not in whole.ports
         for name, port in wanted.ports.items()
     )
     return rows.STATUS if rows.STATUS not in answers and any(lacking) else None
@@ -162,16 +161,15 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
 
 
 def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
-    """Read the answers about single ports, and the answers about all ports for the rest."""
     whole, members = rows.whole_of(answers), dict[str, PortState]()
-    if (text := answers.get(show.SWITCHPORTS)) is not None:
-        members = show.read_members(Answer(show.SWITCHPORTS, text))
+    if (text := answers.get(rows.SWITCHPORTS)) is not None:
+        members = rows.read_members(Answer(rows.SWITCHPORTS, text))
         for name in {*wanted.ports} - {*members}:
             why = (
                 f"port {name} is not a switchport: it is routed (`no switchport`), or it does not "
                 f"exist. To make it one: interface ethernet {name} switchport force"
             )
-            raise base.Unreadable(show.SWITCHPORTS, text, why)
+            raise base.Unreadable(rows.SWITCHPORTS, text, why)
     elif whole is not None:
         members = whole.members(wanted) or {}
     found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
@@ -209,11 +207,10 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
 
 
 def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
-    """Received per priority and sent per class, of all ports at once; marked ones by port."""
     commands = (
         TOTALS,
         *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
-        *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
+        *(line.format(port) for port in ports for line in (rows.CONGESTION, ROCE_COUNTERS)),
     )
     return base.Question(commands, lambda got: {port: read_counters(got, port) for port in ports})
 
@@ -222,7 +219,7 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     ports = wanted.ports.items()
     pfc = (wanted.pfc_priorities, wanted.pfc_enabled, *(port.pfc for _, port in ports))
     return (
-        *((VLANS, show.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
+        *((VLANS, rows.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
         *((PFC,) if any(value is not None for value in pfc) else ()),
         *((rows.ROCE,) if wanted.roce is not None else ()),
         *(
@@ -282,15 +279,15 @@ SYSTEM: Final = SwitchSystem(
     intent=plan_intent,
     # The switchport table names every Ethernet port.
     ports=base.ask_once(
-        show.SWITCHPORTS,
+        rows.SWITCHPORTS,
         lambda answer: tuple(
-            sorted((n for n in show.read_members(answer) if n[0].isdigit()), key=port_key)
+            sorted((n for n in rows.read_members(answer) if n[0].isdigit()), key=port_key)
         ),
     ),
     neighbours=base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text)),
     link_states=base.ask_once(
         rows.STATUS,
-        lambda answer: {p: bool(r["link"]) for p, r in show.read_status(answer.text).items()},
+        lambda answer: {p: bool(r["link"]) for p, r in rows.read_status(answer.text).items()},
     ),
     counters=_counters,
     taken=PortState(

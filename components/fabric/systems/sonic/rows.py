@@ -18,15 +18,7 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 
 from components.core.settings import table
-from components.fabric.parts import (
-    DEFAULT,
-    WHOLE,
-    WRITTEN,
-    is_default,
-    read_fields,
-    read_list,
-    write_text,
-)
+from components.fabric import parts
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Script
 
@@ -178,7 +170,7 @@ class PortField:
 
     def is_absent(self, port: PortState, text: str | None) -> bool:
         """Whether the row of a port does not have it."""
-        return is_default(port.native, self.native) if self.native else not text
+        return parts.is_default(port.native, self.native) if self.native else not text
 
 
 PORT_FIELDS: Final = {
@@ -291,7 +283,7 @@ def named_rows(cells: Cells) -> set[str]:
 def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
     """The cells of each setting, as `PortState.native` holds them."""
     return {
-        setting: write_text({f"{row} {field}": value for (row, field), value in each.items()})
+        setting: parts.write_text({f"{row} {field}": value for (row, field), value in each.items()})
         for setting, each in cells.items()
     }
 
@@ -300,8 +292,8 @@ def read_settings(port: PortState) -> dict[str, Cells]:
     """Read the cells back; a setting with an empty entry was read, but had no cells."""
     found: dict[str, Cells] = {}
     for setting, text in port.native.items():
-        if text not in {WRITTEN, DEFAULT}:
-            split = ((key.rpartition(" "), value) for key, value in read_fields(text).items())
+        if text not in {parts.WRITTEN, parts.DEFAULT}:
+            split = ((key.rpartition(" "), value) for key, value in parts.read_fields(text).items())
             found[setting] = {(row, field): value for (row, _, field), value in split}
     return found
 
@@ -312,9 +304,9 @@ def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
     return None if text is None else _ROWS.validate_json(text)
 
 
-def native_notes(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
+def native_notes(switch: SwitchState, key: str = parts.WHOLE) -> tuple[str, ...]:
     """Notes in `native`: facts about all ports, or the `rows` other ports use (`held_rows`)."""
-    return read_list(switch.native.get(key)) or ()
+    return parts.read_list(switch.native.get(key)) or ()
 
 
 def spread(row: str) -> range:
