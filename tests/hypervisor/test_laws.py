@@ -28,7 +28,7 @@ KEYS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     first=KEYS,
     second=KEYS,

@@ -85,7 +85,7 @@ WISHES = st.builds(
 
 
 @settings(
-    max_examples=6,
+    max_examples=3,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),

@@ -20,7 +20,7 @@ from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.lab
 CARDS = (("0000:05:00.0", "enp5s0"), ("0000:84:00.0", "enp132s0"))
-EXAMPLES = 6
+EXAMPLES = 3
 """Each is three runs on a host and two snapshots: some seconds."""
 
 

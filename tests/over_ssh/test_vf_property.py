@@ -17,7 +17,7 @@ from tests.over_ssh.host_lab import HostLab, running_hosts
 from tests.over_ssh.test_vfs import DEVICE, PCI, one_card_spec
 
 pytestmark = pytest.mark.lab
-EXAMPLES = 5
+EXAMPLES = 3
 """Each takes some seconds: five scripts run on an emulated host."""
 
 
