@@ -61,9 +61,7 @@ def play(engine: EngineRunner, folder: Path, example: Example) -> None:
 
 
 # Instances that the run makes cannot have the lab's K3s as a path: tests/site plays crusoe-k3s.
-@pytest.mark.parametrize(
-    ("example", "charts"), [("dgx-roce", 1), ("esxi-roce", 0), ("shared-rdma", 1)]
-)
+@pytest.mark.parametrize(("example", "charts"), [("dgx-roce", 1), ("esxi-roce", 0)])
 def test_a_begun_project_previews_once_its_values_are_there(
     engine: EngineRunner, example: Example, charts: int
 ) -> None:
