@@ -141,7 +141,9 @@ class Playground:
 
     def fault(self, device: str, *change: str) -> None:
         """Break a device behind Railyard's back."""
-        self.railyard("lab", "fault", "--stack", self.stack, device, *change).must()
+        control.request(
+            self.lab / "control.sock", {"op": "fault", "device": device, "args": change}
+        )
 
     def snapshot(self) -> str:
         """The whole state of all devices, canonical."""
