@@ -26,7 +26,7 @@ def test_openssh_reads_the_pair(tmp_path: Path, pair: str) -> None:
     file.chmod(0o600)
     shown = subprocess.run(
         ["ssh-keygen", "-y", "-f", str(file)],
-        capture_output=True, text=True, timeout=10, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     ).stdout  # fmt: skip
     public = content(text, f"{pair}.public")
     assert shown.split()[:2] == public.split()[:2]

@@ -44,7 +44,7 @@ def call(folder: Path, asked: str | None) -> subprocess.CompletedProcess[str]:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
         check=False,
     )
 
@@ -116,7 +116,7 @@ def test_no_second_command_ever_runs(folder: Path, tail: str) -> None:
         env={"PATH": "/nowhere"},
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     assert ran.stdout == "daemon\n"

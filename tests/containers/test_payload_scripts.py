@@ -87,7 +87,7 @@ def test_keys_are_where_they_belong_and_open_what_they_should(machine: Machine) 
         assert (ssh / file).stat().st_mode & 0o777 == 0o600
     shown = subprocess.run(
         ["ssh-keygen", "-y", "-f", str(ssh / "ssh_container/id_ed25519_cont")],
-        capture_output=True, text=True, timeout=10, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     ).stdout.split()  # fmt: skip
     lines = (ssh / "authorized_keys").read_text().splitlines()
     inner = next(line for line in lines if shown[1] in line)
@@ -105,7 +105,7 @@ def test_ssh_reads_the_config_as_meant(machine: Machine) -> None:
     def option(config: Path, host: str) -> dict[str, str]:
         text = subprocess.run(
             ["ssh", "-G", "-F", str(config), host],
-            capture_output=True, text=True, timeout=10, check=True,
+            capture_output=True, text=True, timeout=60, check=True,
         ).stdout  # fmt: skip
         return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
 
@@ -141,7 +141,7 @@ def test_ssh_reads_the_config_as_meant(machine: Machine) -> None:
 )
 def test_drift_is_seen_and_repaired(settled: Machine, break_it: str, key: str) -> None:
     clean, containers = settled.files(), settled.docker["containers"]
-    subprocess.run(["/bin/sh", "-c", break_it], cwd=settled.home, timeout=10, check=True)
+    subprocess.run(["/bin/sh", "-c", break_it], cwd=settled.home, timeout=60, check=True)
     assert key in settled.drift()
     stdin = f"{settled.host.container.desired}repair=1: {key}\n"
     assert settled.apply(settled.host.container, stdin) != []

@@ -40,7 +40,7 @@ def run(
     return subprocess.run(
         [shell, flag, script.replace("/sys/", f"{root}/sys/"), *rest],
         env={"PATH": f"{bin_}:{os.environ['PATH']}"} | env,
-        capture_output=True, text=True, timeout=10, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_a_shell_that_sourced_the_file_finds_the_engine_once(settings: EnvSettin
         capture_output=True,
         text=True,
         check=True,
-        timeout=10,
+        timeout=60,
     )
     assert done.stdout.splitlines() == [
         str(settings.bin / "pulumi"),

@@ -64,7 +64,7 @@ def test_a_living_process_keeps_its_lock_and_a_reused_number_does_not() -> None:
 
 def test_a_process_that_ended_is_not_alive() -> None:
     child = subprocess.Popen(["/bin/true"])
-    child.wait(timeout=10)
+    child.wait(timeout=60)
     assert not is_alive(child.pid, datetime.now(UTC))
 
 
@@ -139,8 +139,8 @@ def test_after_sigkill_the_stack_recovers_and_nothing_is_left_running(
     assert f"process {process.pid} of " in running.holder
     assert not running.is_dead
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
-    _gone, alive = psutil.wait_procs(family, timeout=10)
+    process.communicate(timeout=60)
+    _gone, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert under_way(pulumi) == replace(running, is_dead=True)
     (lock,) = load_locks(pulumi)
@@ -175,7 +175,7 @@ def test_a_stack_in_use_is_refused_with_the_way_to_end_it(
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
-    _gone, alive = psutil.wait_procs(family, timeout=10)
+    _gone, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert recover(engine.pulumi(folder)) == ()
 

@@ -14,7 +14,7 @@ from components.kubernetes.planes.balancers import CA_FILE, CHECK, render_haprox
 from components.kubernetes.planes.k3s import k3s_plane
 from tests.golden.site import load_example
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 SERVERS = 3
 
 

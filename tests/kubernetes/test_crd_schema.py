@@ -101,7 +101,7 @@ def _definition() -> dict[str, JsonValue]:
 def api(plane: ControlPlane) -> Iterator[Api]:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     plane.admin.request("POST", path, cast("Any", _definition()))
-    wait_until("the kind to be served", lambda: plane.admin.answers(JOBS), 30)
+    wait_until("the kind to be served", lambda: plane.admin.answers(JOBS), 120)
     yield plane.admin
     plane.admin.request("DELETE", f"{path}/mpijobs.kubeflow.org")
     wait_until(

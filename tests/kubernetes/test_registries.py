@@ -145,7 +145,7 @@ def test_a_password_reads_back_as_the_mark_and_as_itself_in_yaml(
     def run(function: str, text: str) -> str:
         done = subprocess.run(
             ["sh", "-c", f"{functions}\n{function}"],
-            input=text, capture_output=True, text=True, check=True, timeout=20,
+            input=text, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
         return done.stdout
 

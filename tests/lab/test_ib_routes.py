@@ -24,7 +24,7 @@ from tests.lab.ib_switches import make_subnet, type_lines
 pytestmark = pytest.mark.lab
 LEAVES = ("ib-leaf-01", "ib-leaf-02")
 SPINES = ("ib-spine-01", "ib-spine-02")
-ROUTED_S = 20.0
+ROUTED_S = 120.0
 Site = dict[str, Any]
 GAVE_UP = re.compile(r"ucast_mgr_route: \w+: cannot build")
 """What opensm logs before it takes minhop."""

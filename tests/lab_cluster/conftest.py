@@ -206,7 +206,7 @@ class Site:
             return (version, kind) in self.served
 
         if (version, kind) not in self.served:
-            wait_until(f"{version} {kind} to be served", is_served, 30)
+            wait_until(f"{version} {kind} to be served", is_served, 120)
         entry = self.served[version, kind]
         within = f"/namespaces/{namespace_of(body) or 'default'}" if entry["namespaced"] else ""
         plural = text_at(entry, "name")
@@ -248,9 +248,9 @@ class Site:
             self.apply(together)
             for path in map(self.path_of, together):
                 if "/customresourcedefinitions/" in path:
-                    wait_until(f"{path}", lambda p=path: self.has(p, "Established"), 30)
+                    wait_until(f"{path}", lambda p=path: self.has(p, "Established"), 120)
         for path in (self.path_of(as_doc(m.body)) for m in manifests if m.kind == "DaemonSet"):
-            wait_until(f"{path} to run", lambda p=path: self.runs(p), 50)
+            wait_until(f"{path} to run", lambda p=path: self.runs(p), 120)
 
     def runs(self, path: str) -> bool:
         """Whether a DaemonSet has all of its pods, as `kubectl rollout status` asks it."""

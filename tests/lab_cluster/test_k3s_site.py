@@ -61,7 +61,7 @@ def pod_network(site: Site) -> None:
 
 
 def test_nodes_join_by_token_and_report_ready(site: Site) -> None:
-    wait_until("both nodes", lambda: ready(site, "gpu01") == ready(site, "gpu02") == "True", 20)
+    wait_until("both nodes", lambda: ready(site, "gpu01") == ready(site, "gpu02") == "True", 120)
     labels = pairs_at(site.api.find("/api/v1/nodes/mgmt01"), "metadata", "labels")
     assert labels["node-role.kubernetes.io/control-plane"] == "true"
     assert "node-role.kubernetes.io/control-plane" not in pairs_at(
@@ -102,7 +102,7 @@ def test_the_same_name_from_another_machine_is_refused(site: Site) -> None:
 
 def test_an_unknown_key_of_the_configuration_is_refused(site: Site) -> None:
     site.configure("typo", f"{site.agent_config(16)}node-lable: a=b\n")
-    assert site.start("typo", "agent").wait(20) == 1
+    assert site.start("typo", "agent").wait(60) == 1
     assert "flag provided but not defined: -node-lable" in site.log("typo")
 
 
@@ -136,7 +136,7 @@ def wait_for_offers(site: Site) -> None:
     wanted = {"intel.com/sriov_111": "4", "intel.com/sriov_112": "4", "nvidia.com/gpu": "8"}
     for node in ("gpu01", "gpu02"):
         offers = lambda n=node: wanted.items() <= allocatable(site, n).items()  # noqa: E731 - one
-        wait_until("VFs and GPUs", offers, 30)
+        wait_until("VFs and GPUs", offers, 120)
     policy = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
     wait_until(
         "the policy", lambda: text_at(site.api.find(policy), "status", "state") == "ready", 20
@@ -156,7 +156,7 @@ def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -
     addresses = {text_at(n, "ip") for pod in networks for n in pod}
     assert len(addresses) == 4
     # Its workers stay, with all GPUs.
-    site.kubectl("delete", "mpijob/allreduce", "--wait=true", "--timeout=30s")
+    site.kubectl("delete", "mpijob/allreduce", "--wait=true", "--timeout=120s")
 
 
 @pytest.mark.usefixtures("operators")
@@ -180,7 +180,7 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
     assert any(" over RDMA, " in line and line.startswith("passed: ") for line in lines)
     assert "  PASSED  ranks: expected 16 ranks on 2 hosts, actual 16 ranks on 2 hosts" in done.out
     assert lines[-1] == "take it away: kubectl -n default delete mpijob/mine"
-    site.kubectl("delete", "mpijob/mine", "--wait=true", "--timeout=30s")
+    site.kubectl("delete", "mpijob/mine", "--wait=true", "--timeout=120s")
 
 
 def users_site(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -210,7 +210,7 @@ def test_resnet_with_horovod_is_judged_and_its_failures_are_named(
         monkeypatch.setattr(fake_lab, "physics", physics)
         words = ("--nodes", "gpu01,gpu02", "--run", "--name", name, "--image", image, *more)
         done = railyard("job", "horovod", file, *words)
-        site.kubectl("delete", f"mpijob/{name}", "--wait=true", "--timeout=30s")
+        site.kubectl("delete", f"mpijob/{name}", "--wait=true", "--timeout=120s")
         return done.code, done.out + done.err
 
     code, said = train("resnet", healthy, HOROVOD, "--compare", "tcp")
@@ -245,7 +245,7 @@ def test_a_pytorch_job_shows_its_first_nodes_log_and_fails_with_its_ranks(
         monkeypatch.setattr(fake_lab, "physics", physics)
         program = ("--", "/workspace/multinode.py", "1", "1")
         done = railyard("job", "pytorch", file, *words, "--name", name, *program)
-        site.kubectl("delete", f"service/{name}", f"job/{name}", "--wait=true", "--timeout=30s")
+        site.kubectl("delete", f"service/{name}", f"job/{name}", "--wait=true", "--timeout=120s")
         return done.code, (done.out + done.err).splitlines()
 
     code, said = train("ddp", healthy)
@@ -280,15 +280,15 @@ def healthy(request: Doc) -> Doc:
 @pytest.mark.usefixtures("pod_network")
 def test_a_lost_vf_lowers_the_allocatable_count(site: Site) -> None:
     key = "intel.com/sriov_112"
-    wait_until("four VFs", lambda: allocatable(site, "gpu02").get(key) == "4", 30)
+    wait_until("four VFs", lambda: allocatable(site, "gpu02").get(key) == "4", 120)
     pf = site.root("gpu02") / "sys/bus/pci/devices/0000:84:00.0"
     links = sorted(pf.glob("virtfn*"))
     for link in links:
         link.unlink()
-    wait_until("no VF", lambda: allocatable(site, "gpu02")[key] == "0", 20)
+    wait_until("no VF", lambda: allocatable(site, "gpu02")[key] == "0", 120)
     for number, link in enumerate(links):
         link.symlink_to(f"../0000:84:00.{number + 1}")
-    wait_until("four VFs again", lambda: allocatable(site, "gpu02").get(key) == "4", 20)
+    wait_until("four VFs again", lambda: allocatable(site, "gpu02").get(key) == "4", 120)
 
 
 @pytest.mark.usefixtures("pod_network")
@@ -310,7 +310,7 @@ def test_a_missing_attachment_keeps_the_pod_in_container_creating(site: Site) ->
         texts = [text_at(e, "message") for e in events if name_of(e).startswith("lost.")]
         return any("cannot find a network-attachment-definition (nowhere)" in t for t in texts)
 
-    wait_until("the event", told, 20)
+    wait_until("the event", told, 120)
     pod = next(pod for pod in pods(site) if pod.name == "lost")
     assert pod.phase == "Pending"
     waiting = docs_at(pod.document, "status", "containerStatuses")
@@ -346,7 +346,7 @@ def test_a_worker_whose_sshd_cannot_start_was_never_ready(
     }
     site.api.request("POST", "/api/v1/namespaces/default/pods", body)
     path = f"/api/v1/namespaces/default/pods/{image}"
-    wait_until("its end", lambda: text_at(site.api.find(path), "status", "phase") == "Failed", 30)
+    wait_until("its end", lambda: text_at(site.api.find(path), "status", "phase") == "Failed", 120)
     state = docs_at(site.api.find(path), "status", "containerStatuses")[0]
     ended = (
         number_at(state, "state", "terminated", "exitCode"),
@@ -371,7 +371,7 @@ def test_a_pod_without_a_job_ends_as_its_gpus_do(site: Site, fake_lab: FakeLab) 
     look: Doc = {"name": "look", "image": "i", "command": ["nvidia-smi"], "resources": limits}
     spec: Doc = {"nodeName": "gpu01", "restartPolicy": "Never", "containers": [look]}
     site.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "look"}, "spec": spec}])
-    wait_until("its end", lambda: site.phase(f"{PODS}/look") == "Succeeded", 30)
+    wait_until("its end", lambda: site.phase(f"{PODS}/look") == "Succeeded", 120)
     assert site.kubectl("logs", "look") == "played\n"
     assert text_at(fake_lab.asked[-1], "op") == "gpu_call"
 
@@ -380,9 +380,9 @@ def test_a_silent_node_becomes_not_ready_and_comes_back(site: Site) -> None:
     agent = site.processes[1]
     agent.terminate()
     assert agent.wait(5) == 0
-    wait_until("gpu01 to be down", lambda: ready(site, "gpu01") == "Unknown", 30)
+    wait_until("gpu01 to be down", lambda: ready(site, "gpu01") == "Unknown", 120)
     site.start("gpu01", "agent")
-    wait_until("gpu01 to be back", lambda: ready(site, "gpu01") == "True", 30)
+    wait_until("gpu01 to be back", lambda: ready(site, "gpu01") == "True", 120)
 
 
 def test_the_server_keeps_its_data_and_credentials_over_a_restart(site: Site) -> None:

@@ -93,7 +93,7 @@ class CellSite(Site):
                 )
 
     def wait_running(self, name: str) -> None:
-        wait_until(f"{name} to run", lambda: self.phase(f"{PODS}/{name}") == "Running", 30)
+        wait_until(f"{name} to run", lambda: self.phase(f"{PODS}/{name}") == "Running", 120)
 
     def start_pod(self, name: str, node: str, wanted: PodAttachment) -> None:
         limits: Body = {resource: str(count) for resource, count in wanted.resources.items()}
@@ -195,11 +195,11 @@ def test_a_cell_is_played(cells: CellSite, cell: Played) -> None:
     }
     assert cell.offered in wanted.items()
     with cells.network(spec):
-        wait_until("resources", lambda: wanted.items() <= cells.allocatable(cell.node).items(), 30)
+        wait_until("resources", lambda: wanted.items() <= cells.allocatable(cell.node).items(), 120)
         cells.start_pod("worker", cell.node, pod_attachment(spec))
         cells.wait_running("worker")
         if cell.way == "host_device":
-            wait_until("devices", lambda: bool(cells.pod("worker").allocated()), 30)
+            wait_until("devices", lambda: bool(cells.pod("worker").allocated()), 120)
             held = cells.pod("worker").allocated()
             assert held["nvidia.com/ib_0"] == ("0000:18:00.0",)
             assert held["nvidia.com/ib_7"] == ("0000:db:00.0",)
@@ -213,7 +213,7 @@ def test_a_cell_is_played(cells: CellSite, cell: Played) -> None:
 def test_resources_run_out(cells: CellSite) -> None:
     spec = make_site("host_device", "infiniband")
     with cells.network(spec):
-        wait_until("HCAs", lambda: cells.allocatable("ib-cards").get("nvidia.com/ib_0") == "1", 30)
+        wait_until("HCAs", lambda: cells.allocatable("ib-cards").get("nvidia.com/ib_0") == "1", 120)
         cells.start_pod("first", "ib-cards", pod_attachment(spec))
         cells.wait_running("first")
         cells.start_pod("second", "ib-cards", pod_attachment(spec))
@@ -222,7 +222,7 @@ def test_resources_run_out(cells: CellSite) -> None:
             conditions = docs_at(cells.pod("second").document, "status", "conditions")
             return any("Insufficient nvidia.com/ib_0" in text_at(c, "message") for c in conditions)
 
-        wait_until("the scheduler's refusal", refused, 30)
+        wait_until("the scheduler's refusal", refused, 120)
 
 
 def test_addresses_by_dhcp_and_a_server_that_is_silent(cells: CellSite, fake_lab: FakeLab) -> None:
@@ -236,13 +236,13 @@ def test_addresses_by_dhcp_and_a_server_that_is_silent(cells: CellSite, fake_lab
     fake_lab.pools.clear()
     fake_lab.pools[111] = ["10.10.111.50/24", "10.10.111.51/24"]
     with cells.network(spec):
-        wait_until("VFs", lambda: cells.allocatable("vfs").get("nvidia.com/sriov_112") == "8", 30)
+        wait_until("VFs", lambda: cells.allocatable("vfs").get("nvidia.com/sriov_112") == "8", 120)
         cells.start_pod("worker", "vfs", pod_attachment(spec))
         silent = (
             'error adding container to network "sriov112": '
             "error calling DHCP.Allocate: no more tries"
         )
-        wait_until("silence", lambda: any(silent in text for text in cells.events("worker")), 30)
+        wait_until("silence", lambda: any(silent in text for text in cells.events("worker")), 120)
         assert cells.pod("worker").phase == "Pending"
         fake_lab.pools[112] = ["10.10.112.50/24"]
         cells.wait_running("worker")
@@ -259,7 +259,7 @@ def test_the_address_of_a_pod_is_of_its_nodes_leaf(cells: CellSite) -> None:
     """Two leaves, of which the one node is on the second: what the first has is not given there."""
     spec, far = make_two_leaves("vfs")
     with cells.network(spec):
-        wait_until("VFs", lambda: cells.allocatable("vfs").get("nvidia.com/sriov_112") == "8", 30)
+        wait_until("VFs", lambda: cells.allocatable("vfs").get("nvidia.com/sriov_112") == "8", 120)
         cells.start_pod("worker", "vfs", pod_attachment(spec))
         cells.wait_running("worker")
         assert cells.pod("worker").addresses() == {"10.10.111.130", "10.10.112.1"}
@@ -272,7 +272,7 @@ def test_static_addresses_are_those_of_the_pod(cells: CellSite) -> None:
     jobs = {"image": "registry.example.com/probe:1", "mpi_operator": False}
     spec = make_site("macvlan", "roce", network={"ipam": "static"}, jobs=jobs)
     with cells.network(spec):
-        wait_until("cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 30)
+        wait_until("cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 120)
         cells.start_pod("client", "cards", rail_attachment(spec, spec.rails[1]))
         cells.wait_running("client")
         assert cells.pod("client").addresses() == {"10.10.112.253"}
@@ -281,7 +281,7 @@ def test_static_addresses_are_those_of_the_pod(cells: CellSite) -> None:
         )
         cells.start_pod("bare", "cards", bare)
         missing = "IPAM plugin returned missing IP config"
-        wait_until("a refusal", lambda: any(missing in text for text in cells.events("bare")), 30)
+        wait_until("a refusal", lambda: any(missing in text for text in cells.events("bare")), 120)
 
 
 BLOCKS = {
@@ -301,14 +301,14 @@ def test_a_node_gives_addresses_of_its_block_until_there_is_none(cells: CellSite
     spec = make_site("macvlan", "roce", network=BLOCKS)
     label_of_pools(cells, "cards")
     with cells.network(spec):
-        wait_until("cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 30)
+        wait_until("cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 120)
         path = "/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/kube-system/ippools/macvlan111"
         given = [{"nodeName": "cards", "startIP": "10.10.111.1", "endIP": "10.10.111.3"}]
 
         def status() -> list[Doc]:
             return docs_at(cells.api.find(path), "status", "allocations")
 
-        wait_until("the block", lambda: status() == given, 30)
+        wait_until("the block", lambda: status() == given, 120)
         wanted = rail_attachment(spec, spec.rails[0])
         for name in ("first", "second"):
             cells.start_pod(name, "cards", wanted)
@@ -317,7 +317,7 @@ def test_a_node_gives_addresses_of_its_block_until_there_is_none(cells: CellSite
         assert first | second == {"10.10.111.1", "10.10.111.3"}
         cells.start_pod("third", "cards", wanted)
         full = 'no free addresses in the pool "macvlan111", poolType "ippool"'
-        wait_until("a refusal", lambda: any(full in text for text in cells.events("third")), 30)
+        wait_until("a refusal", lambda: any(full in text for text in cells.events("third")), 120)
         cells.delete(f"{PODS}/first")
         cells.wait_running("third")
         assert cells.pod("third").addresses() == first
@@ -362,10 +362,10 @@ def test_the_operators_policy_brings_multus_plugins_and_blocks(cells: CellSite) 
 def test_isolation_is_refused_by_a_node_in_shared_mode(cells: CellSite) -> None:
     spec = make_site("sriov", "infiniband", network={"rdma_isolation": True})
     with cells.network(spec):
-        wait_until("VFs", lambda: cells.allocatable("ib-vfs").get("nvidia.com/ib_7") == "8", 30)
+        wait_until("VFs", lambda: cells.allocatable("ib-vfs").get("nvidia.com/ib_7") == "8", 120)
         cells.start_pod("worker", "ib-vfs", pod_attachment(spec))
         mode = "RDMA subsystem namespace awareness mode is set to shared, expecting it to be set to"
-        wait_until("a refusal", lambda: any(mode in text for text in cells.events("worker")), 30)
+        wait_until("a refusal", lambda: any(mode in text for text in cells.events("worker")), 120)
 
 
 def make_two_cards(root: Path) -> None:

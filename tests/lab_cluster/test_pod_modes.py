@@ -110,7 +110,7 @@ def shared(modes: ModeSite) -> ModeSite:
 
 def test_shared_cards_become_resources_where_a_card_matches(shared: ModeSite) -> None:
     for node, wanted in expected_allocatable(shared_spec()).items():
-        wait_until(f"the resources of {node}", lambda n=node, w=wanted: offers(shared, n, w), 30)
+        wait_until(f"the resources of {node}", lambda n=node, w=wanted: offers(shared, n, w), 120)
     cards = {"rdma/hca", "rdma/hca_shared_devices_b"}
     assert set(expected_allocatable(shared_spec())["node03"]) == {*cards, "nvidia.com/gpu"}
     assert not cards & shared.allocatable("odd").keys()  # GPUs it has once the plugin came below
@@ -160,7 +160,7 @@ def test_nodes_without_a_login_are_proven_by_the_api_alone(
             shared.patch_labels(patch)
     shared.install(plan_operators(spec).charts[0])
     for name, wanted in expected_allocatable(spec).items():
-        wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(shared, n, w), 30)
+        wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(shared, n, w), 120)
     plan = plan_acceptance(spec, plan_kubernetes(spec, "dev"))
     assert {each.device for each in plan.endpoints} == {"leaf-01"}
     probe = next(each for each in plan.probes if each.probe.kind == "perftest")
@@ -195,7 +195,7 @@ def test_pods_of_others_make_a_collective_busy_and_stay(shared: ModeSite) -> Non
     """The real scheduler places them, and Railyard's own question is asked of the real API."""
     spec = shared_spec()
     for name in ("node03", "node04"):
-        wait_until("GPUs", lambda n=name: offers(shared, n, {"nvidia.com/gpu": 8}), 30)
+        wait_until("GPUs", lambda n=name: offers(shared, n, {"nvidia.com/gpu": 8}), 120)
     config = shared.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     api = KubernetesApi(config.read_text())
     probe = next(p for p in plan_acceptance(spec).probes if p.probe.name == "nccl-all-reduce")
@@ -210,14 +210,14 @@ def test_pods_of_others_make_a_collective_busy_and_stay(shared: ModeSite) -> Non
 
     assert why() == ""
     shared.apply([tenant_pod("train", "node03", {"nvidia.com/gpu": 6})])
-    wait_until("the user's pod", lambda: phase("train") == "Running", 30)
+    wait_until("the user's pod", lambda: phase("train") == "Running", 120)
     assert why() == "busy: pod default/train uses 6 of 8 GPUs of node03"
     shared.apply([tenant_pod("more", "node03", {"nvidia.com/gpu": 3})])
-    wait_until("the scheduler's refusal", lambda: phase("more") == "Pending", 30)
+    wait_until("the scheduler's refusal", lambda: phase("more") == "Pending", 120)
     assert why().startswith("busy: pod default/train uses 6"), "a pod without a node holds nothing"
     assert phase("train") == "Running", "nothing of a user is evicted"
     shared.delete(f"{PODS}/train", f"{PODS}/more")
-    wait_until("free GPUs", lambda: why() == "", 30)
+    wait_until("free GPUs", lambda: why() == "", 120)
     shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": True}})
     assert why().startswith("cordoned: node node04 refuses pods")
     shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": None}})
@@ -242,7 +242,7 @@ def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:
         messages = [text_at(c, "message") for c in docs_at(document, "status", "conditions")]
         return any("Insufficient rdma/hca_shared_devices_b" in text for text in messages)
 
-    wait_until("the scheduler's refusal", told, 30)
+    wait_until("the scheduler's refusal", told, 120)
     modes.delete(f"{PODS}/waits")
 
 
@@ -272,7 +272,7 @@ def test_storage_is_bound_as_the_example_wants_it(modes: ModeSite) -> None:
     }
     modes.apply([volume, claim])
     path = modes.path_of(as_doc(claim))
-    wait_until("the claim to be bound", lambda: modes.phase(path) == "Bound", 30)
+    wait_until("the claim to be bound", lambda: modes.phase(path) == "Bound", 120)
 
 
 def host_device_operators() -> ClusterSpec:
@@ -296,7 +296,7 @@ def hcas(modes: ModeSite) -> ModeSite:
 
 
 def test_the_network_operator_publishes_the_hcas(hcas: ModeSite) -> None:
-    wait_until("eight HCAs", lambda: offers(hcas, "worker-0", {"nvidia.com/hostdev": 8}), 30)
+    wait_until("eight HCAs", lambda: offers(hcas, "worker-0", {"nvidia.com/hostdev": 8}), 120)
     assert "nvidia.com/hostdev" not in hcas.allocatable("node03")
 
 
@@ -318,7 +318,7 @@ def test_hcas_are_given_out_by_count(hcas: ModeSite) -> None:
         document: Doc = hcas.api.find(f"{PODS}/{name}") or {}
         return Pod(document)
 
-    wait_until("devices", lambda: all(find(n).allocated() for n in ("first", "second")), 30)
+    wait_until("devices", lambda: all(find(n).allocated() for n in ("first", "second")), 120)
     held = find("first").devices_in_use() | find("second").devices_in_use()
     assert len(held) == 8
     hcas.apply([hca_pod("third", 1)])
@@ -327,4 +327,4 @@ def test_hcas_are_given_out_by_count(hcas: ModeSite) -> None:
         conditions = docs_at(find("third").document, "status", "conditions")
         return any("Insufficient nvidia.com/hostdev" in text_at(c, "message") for c in conditions)
 
-    wait_until("the scheduler's refusal", refused, 30)
+    wait_until("the scheduler's refusal", refused, 120)

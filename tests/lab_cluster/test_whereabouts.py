@@ -70,7 +70,7 @@ def start(site: Site, name: str, node: str) -> str:
     }
     site.api.request("POST", PODS, body)
     path = f"{PODS}/{name}"
-    wait_until(f"an address of {name}", lambda: bool(addresses(site, path)), 30)
+    wait_until(f"an address of {name}", lambda: bool(addresses(site, path)), 120)
     (address,) = addresses(site, path)
     return address
 
@@ -101,10 +101,10 @@ def test_addresses_of_a_lost_node_come_back_by_the_reconciler_alone(rails: Site)
     assert text_at(rails.api.find(reserved), "spec", "podref") == "default/lost"
 
     rails.delete(f"{PODS}/ends")
-    wait_until("its own node to free it", lambda: allocations(rails) == {"2": "default/lost"}, 20)
+    wait_until("its own node to free it", lambda: allocations(rails) == {"2": "default/lost"}, 120)
 
     rails.stop("gpu02")
-    wait_until("gpu02 to be down", lambda: is_down(rails, "gpu02"), 40)
+    wait_until("gpu02 to be down", lambda: is_down(rails, "gpu02"), 120)
     rails.delete(f"{PODS}/lost")
     assert start(rails, "next", "gpu01") == "10.10.111.1"
     assert start(rails, "further", "gpu01") == "10.10.111.3", "nobody freed the lost pod's"
@@ -114,7 +114,7 @@ def test_addresses_of_a_lost_node_come_back_by_the_reconciler_alone(rails: Site)
     account = {"name": "whereabouts", "namespace": "kube-system"}
     rails.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
     rails.apply([reconciler_config_map(), reconciler_deployment(IMAGE)])
-    wait_until("the reconciler", lambda: "2" not in allocations(rails), 40)
+    wait_until("the reconciler", lambda: "2" not in allocations(rails), 120)
     assert allocations(rails) == {"1": "default/next", "3": "default/further"}
     assert rails.api.find(reserved) is None
     assert start(rails, "last", "gpu01") == "10.10.111.2"

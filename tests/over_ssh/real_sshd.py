@@ -118,7 +118,7 @@ def real_sshd(folder: Path, server: Server) -> Generator[RealSshd]:
         yield RealSshd(server.name, port, keys, own / "log")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int) -> None:

@@ -47,7 +47,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
             register_node(plane.admin, NodeFacts(name, plane.address, f"boot-{number}"))
             plane.admin.request("POST", DEPLOYMENTS, _pinned(name))
         for name in NODES:
-            wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(plane, n), 30)
+            wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(plane, n), 120)
         yield plane
 
 

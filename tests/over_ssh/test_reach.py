@@ -141,7 +141,7 @@ def _agent(folder: Path, *keys: asyncssh.SSHKey) -> Generator[str]:
         yield str(path)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
 
 def _by_agent(server: RealSshd) -> Endpoint:

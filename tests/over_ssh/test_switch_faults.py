@@ -317,7 +317,7 @@ def kill_apply(room: SwitchRoom, request: str) -> None:
         apply.stdin.close()
         assert half.wait(timeout=60)
         apply.send_signal(signal.SIGKILL)
-        apply.wait(timeout=10)
+        apply.wait(timeout=60)
     raise UnreachableError("killed")
 
 

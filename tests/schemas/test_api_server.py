@@ -106,7 +106,7 @@ def define(api: Api, bodies: dict[str, Any]) -> None:
     for body in bodies.values():
         spec = body["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        wait_until(path, lambda path=path: api.answers(path), 30)
+        wait_until(path, lambda path=path: api.answers(path), 120)
 
 
 def _definition(group: str, version: str, kind: str, schema: Any) -> Any:  # noqa: ANN401
@@ -342,6 +342,6 @@ def test_every_object_edited_and_deleted_is_named_and_made_again(api: Api, made:
     for path in gone.values():
         api.request("DELETE", path, now)
     absent = sorted(f"{name} is absent, want there" for name in gone)
-    wait_until("them to be gone", lambda: sorted(made.look().lines) == absent, 30)
+    wait_until("them to be gone", lambda: sorted(made.look().lines) == absent, 120)
     made.apply()
     assert made.look().lines == ()

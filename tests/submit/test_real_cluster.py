@@ -70,7 +70,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         try:
             for name in NODES:
                 register_node(running.admin, NodeFacts(name, running.address))
-                wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(running, n), 30)
+                wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(running, n), 120)
                 _offer(running, name)
             yield running
         finally:
@@ -136,7 +136,7 @@ def kinds(plane: ControlPlane) -> None:
         if plane.admin.find(f"{CRDS}/{name_of(body)}") is None:
             plane.admin.request("POST", CRDS, body)
     for path in definitions():
-        wait_until(f"{path} to be served", lambda p=path: plane.admin.answers(p), 30)
+        wait_until(f"{path} to be served", lambda p=path: plane.admin.answers(p), 120)
 
 
 @pytest.fixture
@@ -145,9 +145,9 @@ def no_kinds(plane: ControlPlane) -> None:
     for path in (f"{CRDS}/{name_of(each)}" for each in definitions().values()):
         if plane.admin.find(path) is not None:
             plane.admin.request("DELETE", path)
-            wait_until(f"{path} to be gone", lambda p=path: plane.admin.find(p) is None, 30)
+            wait_until(f"{path} to be gone", lambda p=path: plane.admin.find(p) is None, 120)
     for path in (each.rpartition("/")[0] for each in definitions()):
-        wait_until(f"{path} to be gone", lambda p=path: not plane.admin.answers(p), 30)
+        wait_until(f"{path} to be gone", lambda p=path: not plane.admin.answers(p), 120)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def no_jobs(plane: ControlPlane) -> Iterator[None]:
     for name in map(name_of, plane.admin.items(JOBS)):
         plane.admin.request("DELETE", f"{JOBS}/{name}", WITH_PODS)
         plane.admin.request("DELETE", f"{SERVICES}/{name}")
-    wait_until("the jobs to be gone", lambda: not plane.admin.items(JOBS), 30)
+    wait_until("the jobs to be gone", lambda: not plane.admin.items(JOBS), 120)
 
 
 @pytest.mark.usefixtures("no_kinds", "no_jobs")
@@ -242,7 +242,7 @@ def admitting(plane: ControlPlane) -> None:
     def acts() -> bool:
         return "envFrom" in completed(plane, own_pods.pod(own_pods.container()))["containers"][0]
 
-    wait_until("the policy to act", acts, 30)
+    wait_until("the policy to act", acts, 120)
 
 
 @pytest.mark.usefixtures("admitting")

@@ -122,7 +122,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for name in NODES:
             register_node(plane.admin, NodeFacts(name, plane.address))
         for name in NODES:
-            wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(plane, n), 30)
+            wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(plane, n), 120)
             wanted = cast("Any", {"status": {"capacity": OFFERED, "allocatable": OFFERED}})
             plane.admin.merge(f"/api/v1/nodes/{name}/status", wanted)
         yield Cluster(plane, folder)
@@ -199,7 +199,7 @@ def test_a_part_of_others_that_is_not_ready_says_why(cluster: Cluster) -> None:
     calls = KubernetesCalls(cluster.plane.kubeconfig.read_text())
     cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump(text))
     try:
-        wait_until("the scheduler's answer", lambda: "Unschedulable" in cluster.pods(), 30)
+        wait_until("the scheduler's answer", lambda: "Unschedulable" in cluster.pods(), 120)
         judged = cluster.judge("theirs.yaml")
         (same,) = find_not_ready(calls, Asked(objects=(text,)))
     finally:

@@ -207,7 +207,7 @@ class PluginProcess:
     def stop(self) -> None:
         self.client.close()
         self.process.terminate()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
         if self.process.stdout is not None:
             self.process.stdout.close()
         self._server.stop(grace=None)

@@ -47,13 +47,13 @@ def test_it_dies_with_a_parent_that_is_killed() -> None:
         pid = int(parent.stdout.readline().split()[0])
     plugin = psutil.Process(pid)
     parent.send_signal(signal.SIGKILL)
-    parent.wait(timeout=10)
-    plugin.wait(timeout=10)
+    parent.wait(timeout=60)
+    plugin.wait(timeout=60)
 
 
 def test_sigint_from_the_engine_ends_it_at_once(own_plugin: PluginProcess) -> None:
     own_plugin.process.send_signal(signal.SIGINT)
-    own_plugin.process.wait(timeout=4)
+    own_plugin.process.wait(timeout=20)
 
 
 def test_a_running_child_ends_with_the_plugin(own_plugin: PluginProcess, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_running_child_ends_with_the_plugin(own_plugin: PluginProcess, tmp_pat
     grandchild = psutil.Process(int(flag.read_text()))
     own_plugin.client.cancel()
     own_plugin.process.terminate()
-    own_plugin.process.wait(timeout=60)
+    own_plugin.process.wait(timeout=20)
     if "RAILYARD_COMMAND_PLUGIN" in os.environ:
         grandchild.kill()  # exec.CommandContext ends the direct child only
-    grandchild.wait(timeout=10)
+    grandchild.wait(timeout=30)
 
 
 def _ignore(plugin: PluginProcess, command: str) -> None:

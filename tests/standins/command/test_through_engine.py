@@ -188,6 +188,6 @@ def test_ctrl_c_ends_the_running_command_and_nothing_stays(
     output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
     assert "Traceback" not in output
-    _gone, alive = psutil.wait_procs(family, timeout=10)
+    _gone, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert engine.export(folder)["deployment"].get("pending_operations") in (None, [])

@@ -99,7 +99,7 @@ class PluginProcess:
     def stop(self) -> None:
         self._channel.close()
         self.process.terminate()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._server.stop(None)

@@ -68,7 +68,7 @@ def test_a_timeout_keeps_the_half_made_object_and_the_next_update_completes_it(
     handle = Handle(plugin, DEPLOYMENT)
     too_big = deployment(namespace, cpu="100000")
     with pytest.raises(InitFailed, match="failed to fully initialize") as caught:
-        handle.create(too_big, timeout_s=2)
+        handle.create(too_big, timeout_s=6)
     half = caught.value.resource
     assert half.id == f"{namespace}/app"
     assert caught.value.reasons[1:] == [
@@ -192,7 +192,7 @@ def test_a_service_waits_for_unready_pods_behind_it(
         handle.create(service(namespace), timeout_s=3)
     assert any("does not target any Pods" in reason for reason in caught.value.reasons)
     pod_on_no_node(cluster, namespace, ready=True)
-    handle.update(caught.value.resource, service(namespace), timeout_s=20)
+    handle.update(caught.value.resource, service(namespace), timeout_s=60)
 
 
 def test_a_service_does_not_wait_for_pods_that_do_not_exist(
