@@ -36,7 +36,7 @@ SECRET: Final = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
 SECRETS: Final = {"crusoe_access_key": "railyard-lab", "crusoe_secret_key": SECRET}
 PROJECT: Final = "11111111-2222-3333-4444-555555555555"
 QUICK: Final = Patience(
-    request_s=5.0, poll_s=0.001, reads=3, settle_s=0.02, operation_s=1.0, boot_s=1.0
+    request_s=5.0, poll_s=0.001, reads=3, settle_s=0.02, operation_s=5.0, boot_s=5.0
 )
 HOST_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
 
