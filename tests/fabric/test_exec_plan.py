@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import Bug, DeviceError, UsageError
 from components.fabric import targets
-from components.fabric.device import OUTPUT_VARIABLE, SwitchEvidence, judge_request, run_judge
+from components.fabric.device import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.edit import every_key
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
+from components.fabric.moves import SwitchEvidence
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
 from components.fabric.targets import ExecPlan, numbered, plan_exec
