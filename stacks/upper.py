@@ -43,7 +43,6 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
         plan.stack,
         remote.provenance,
         plan.asked or plan.acceptance,
-        plan.acceptance.shared,
         repairs_of(remote.notes),
     )
     report = Acceptance("acceptance", request, remote, runs, run).report

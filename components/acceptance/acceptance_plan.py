@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from pathlib import Path
@@ -24,7 +24,7 @@ from components.acceptance.evidence import (
     RailLimit,
     has_two_directions,
 )
-from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
+from components.acceptance.probes.ib_look import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.probe_job import (
     HostProbe,
     ProbeJob,
@@ -32,7 +32,7 @@ from components.acceptance.probes.probe_job import (
     rail_speeds,
 )
 from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
-from components.acceptance.probes.suites import Budget, ports_between
+from components.acceptance.probes.suites import Budget, Way, ports_between
 from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
@@ -285,12 +285,6 @@ def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
     )
 
 
-_ADAPTER_ENDS: Final[Sequence[tuple[str, HopRole]]] = (
-    ("sends", "sender_nic"),
-    ("receives", "receiver_nic"),
-)
-
-
 def _probe(
     spec: ClusterSpec, probe: Probe, job: ProbeJob | None = None, host: HostProbe | None = None
 ) -> ProbePlan:
@@ -298,10 +292,11 @@ def _probe(
     if probe.kind == "node":
         return ProbePlan(probe, job, (), host)
     if spec.rdma.transport == "infiniband":
+        ends: Mapping[HopRole, str] = {"sender_nic": "sends", "receiver_nic": "receives"}
         hops = tuple(
             HopPlan("infiniband", f"{each.name} {way}", role, each.name, ADAPTERS, each.ssh is None)
             for each in hosts
-            for way, role in _ADAPTER_ENDS
+            for role, way in ends.items()
         )
         return ProbePlan(probe, job, hops, host)
     # A collective goes around the hosts as a ring; one perftest has one direction.
@@ -325,16 +320,15 @@ def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
 
 
 _ORDER: Final = get_args(HopRole)
-Ends = tuple[tuple[HopRole, HopRole, Host, str], ...]
 
 
 def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) -> list[HopPlan]:
     direction = f"{sender.name} -> {receiver.name}"
-    ends: Ends = (
+    places: Way = []
+    ends: tuple[tuple[HopRole, HopRole, Host, str], ...] = (
         ("sender_nic", "switch_ingress", sender, rail),
         ("receiver_nic", "switch_egress", receiver, far),
     )
-    places: list[tuple[HopRole, str, str]] = []
     for nic_role, port_role, host, name in ends:
         if (nic := nic_on(host, name)) is not None:
             places.append((nic_role, host.name, nic.netdev))

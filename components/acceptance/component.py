@@ -6,15 +6,7 @@ from functools import partial
 
 import pulumi
 
-from components.acceptance.handover import (
-    EVIDENCE_STEP,
-    UNASKED,
-    VERDICT_STEP,
-    AcceptRequest,
-    for_gate,
-    hand_over,
-    render_accept_request,
-)
+from components.acceptance import handover
 from components.kubernetes.objects import JobsReady
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import AcceptanceReport, PayloadReady
@@ -33,7 +25,7 @@ class Acceptance(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        request: AcceptRequest,
+        request: handover.AcceptRequest,
         remote: Remote,
         before: JobsReady | PayloadReady,
         run: int,
@@ -54,24 +46,28 @@ class Acceptance(pulumi.ComponentResource):
             key = store.signing_key.name
             environment[env_name(key)] = remote.secrets.require_secret(key)
         # The digest of the request; the request itself goes to the archive of this machine.
-        hand = partial(hand_over, request, keep=not pulumi.runtime.is_dry_run())
-        filled = remote.filled(render_accept_request(request))
+        hand = partial(handover.hand_over, request, keep=not pulumi.runtime.is_dry_run())
+        filled = remote.filled(handover.render_accept_request(request))
         known = isinstance(filled, str)
         stdin = hand(filled) if known else pulumi.Output.from_input(filled).apply(hand)
         evidence = local_call(
-            LocalCall(EVIDENCE_STEP, f"evidence collect --number {run}", stdin, environment),
+            LocalCall(
+                handover.EVIDENCE_STEP, f"evidence collect --number {run}", stdin, environment
+            ),
             # A renewed key or kubeconfig alone does not start a new proof: the next one takes it.
             pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[before.gate],
-                ignore_changes=["environment"] if remote.note(EVIDENCE_STEP) == UNASKED else [],
+                ignore_changes=["environment"]
+                if remote.note(handover.EVIDENCE_STEP) == handover.UNASKED
+                else [],
             ),
         )
         gate = local_call(
             LocalCall(
-                VERDICT_STEP,
+                handover.VERDICT_STEP,
                 f"evidence gate --{request.acceptance.gate} --stack {request.stack}",
-                evidence.stdout.apply(partial(for_gate, request.plan_digest)),
+                evidence.stdout.apply(partial(handover.for_gate, request.plan_digest)),
                 reading,
             ),
             pulumi.ResourceOptions(parent=self, depends_on=[evidence]),

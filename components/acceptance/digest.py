@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.failures import FailureFinder, launched_finder
+from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.lines import number, read_lines, split_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
@@ -141,37 +141,34 @@ _TOTAL = re.compile(rf"total images/sec:{_RATE}(?![\d.,])")
 _STEP = re.compile(rf"(?<!total )images/sec:{_RATE}\s*\+/-")
 _HOROVOD = re.compile(rf"Total img/sec on (?P<gpus>\d{{1,6}}) (?:GPU|CPU)\(s\):{_RATE}(?![\d.,])")
 _HOROVOD_STEP = re.compile(rf"Iter #\d+:{_RATE} img/sec per (?:GPU|CPU)")
+_RATES: Final = {
+    _TOTAL: "images/sec", _STEP: "images/sec", _HOROVOD: "img/sec", _HOROVOD_STEP: "img/sec"
+}  # fmt: skip
+"""Pattern of a rate to the words that its lines have."""
 _STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
 
 
-@dataclass(slots=True)
-class _Reader:
-    finder: FailureFinder = field(default_factory=launched_finder)
-    is_known: bool = False
-    """The program printed a line that no other program prints."""
+def _read(
+    source: str | Iterable[str], lacks: str, take: Callable[[str], bool]
+) -> tuple[LogFailure, ...] | ParseProblem:
+    """Give each line to `take`, which tells whether only this program prints it.
 
-    def feed(self, line: str) -> None:
-        raise NotImplementedError
-
-    def feed_all(
-        self, source: str | Iterable[str], lacks: str
-    ) -> tuple[LogFailure, ...] | ParseProblem:
-        """Feed a log: return its failures, or why it is not a log of the program."""
-        is_empty = True
-        for _, line in read_lines(source):
-            is_empty = False
-            self.finder.feed(line)
-            self.feed(line)
-        if is_empty:
-            return ParseProblem(kind="empty", what="the log is empty")
-        if self.is_known or self.finder.failures:
-            return tuple(self.finder.failures)
-        what = f"{lacks} is in it; is it the log of another program?"
-        return ParseProblem(kind="unrecognised", what=what)
+    Returns the failures of the log, or why it is not a log of the program.
+    """
+    finder, is_known, line = launched_finder(), False, None
+    for _, line in read_lines(source):
+        finder.feed(line)
+        is_known = take(line) or is_known
+    if line is None:
+        return ParseProblem(kind="empty", what="the log is empty")
+    if is_known or finder.failures:
+        return tuple(finder.failures)
+    what = f"{lacks} is in it; is it the log of another program?"
+    return ParseProblem(kind="unrecognised", what=what)
 
 
 @dataclass(slots=True)
-class _DeepSpeed(_Reader):
+class _DeepSpeed:
     collective: str = ""
     devices: int = 0
     scale: float = 1.0
@@ -182,21 +179,21 @@ class _DeepSpeed(_Reader):
     _rows_before: int = 0
     """Rows, readable or not, before the current table."""
 
-    def feed(self, line: str) -> None:
+    def feed(self, line: str) -> bool:
         if "Performance of" in line and (head := _HEAD.search(line)):
             self.end_table()
             self.collective, self.devices = head[1], int(head[2])
-            self.is_known = self.is_known or self.devices > 0
-        elif "BusBW" in line and (columns := _COLUMNS.search(line)):
+            return self.devices > 0
+        if "resolves to" in line and (name := _RESOLVED.search(line)):
+            self.resolved += [name[1]] if len(self.resolved) < _MOST_NUMBERS else []
+            return True
+        if "BusBW" in line and (columns := _COLUMNS.search(line)):
             self.scale = _BITS if columns[1] == "GBps" else 1.0
-        elif "resolves to" in line and (name := _RESOLVED.search(line)):
-            self.is_known = True
-            if len(self.resolved) < _MOST_NUMBERS:
-                self.resolved.append(name[1])
         elif "Ran out of GPU memory" in line:
             self.out_of_memory = True
         elif self.devices and _COUNT.search(line):
             self._feed_row(line)
+        return False
 
     def end_table(self) -> None:
         """A table without a row was cut, though another one may have some."""
@@ -229,7 +226,7 @@ class _DeepSpeed(_Reader):
 def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:
     """Reads a log; a row whose numbers contradict each other is a bad row."""
     reader = _DeepSpeed()
-    failures = reader.feed_all(source, "no table of DeepSpeed's benchmarks")
+    failures = _read(source, "no table of DeepSpeed's benchmarks", reader.feed)
     if isinstance(failures, ParseProblem):
         return failures
     reader.end_table()
@@ -244,44 +241,30 @@ def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProb
     )
 
 
-@dataclass(slots=True)
-class _Training(_Reader):
-    totals: list[float] = field(default_factory=list[float])
-    steps: list[float] = field(default_factory=list[float])
-    horovod_totals: list[float] = field(default_factory=list[float])
-    horovod_steps: list[float] = field(default_factory=list[float])
-    gpus: int | None = None
-
-    def feed(self, line: str) -> None:
-        self.is_known = self.is_known or _STARTED.search(line) is not None
-        if "images/sec" in line:
-            self._take(self.totals, _TOTAL, line)
-            self._take(self.steps, _STEP, line)
-        if "img/sec" in line:
-            self._take(self.horovod_steps, _HOROVOD_STEP, line)
-            self._take(self.horovod_totals, _HOROVOD, line)
-            if total := _HOROVOD.search(line):
-                self.gpus = int(total["gpus"])
-
-    def _take(self, found: list[float], pattern: re.Pattern[str], line: str) -> None:
-        for match in pattern.finditer(line):
-            self.is_known = True
-            if len(found) < _MOST_NUMBERS:
-                found.append(float(match["rate"]))
-
-
 def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
     """Reads a log, with or without the launcher's tags and NCCL's lines."""
-    reader = _Training()
-    failures = reader.feed_all(source, "no line of a training benchmark")
+    found: dict[re.Pattern[str], list[float]] = {each: [] for each in _RATES}
+    gpus: list[int] = []
+
+    def take(line: str) -> bool:
+        is_known = _STARTED.search(line) is not None
+        for pattern, word in _RATES.items():
+            for match in pattern.finditer(line) if word in line else ():
+                is_known = True
+                gpus[:] = [int(match["gpus"])] if pattern is _HOROVOD else gpus
+                if len(found[pattern]) < _MOST_NUMBERS:
+                    found[pattern].append(float(match["rate"]))
+        return is_known
+
+    failures = _read(source, "no line of a training benchmark", take)
     if isinstance(failures, ParseProblem):
         return failures
-    is_horovod = bool(reader.horovod_totals or reader.horovod_steps) and not reader.totals
+    is_horovod = bool(found[_HOROVOD] or found[_HOROVOD_STEP]) and not found[_TOTAL]
     return TrainingLog(
         program="horovod" if is_horovod else "tf_cnn_benchmarks",
-        totals_images_s=tuple(reader.horovod_totals if is_horovod else reader.totals),
-        steps_images_s=tuple(reader.horovod_steps if is_horovod else reader.steps),
-        gpus=reader.gpus if is_horovod else None,
+        totals_images_s=tuple(found[_HOROVOD if is_horovod else _TOTAL]),
+        steps_images_s=tuple(found[_HOROVOD_STEP if is_horovod else _STEP]),
+        gpus=next(iter(gpus), None) if is_horovod else None,
         failures=failures,
     )
 

@@ -8,14 +8,13 @@ lines of 64 KiB; raw logs stay in files, and the evidence has only their digests
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import not_
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     ImageLog,
@@ -28,7 +27,7 @@ from components.acceptance.logs.log_model import (
     cut_texts,
 )
 from components.acceptance.logs.node import NodeLog
-from components.acceptance.probes.ib_limits import IbLimits
+from components.acceptance.probes.ib_look import IbFacts, IbLimits
 from components.core.difference import ForeignSetting
 from components.core.errors import UsageError
 from components.model.jobs import LATENCY_TAIL_US, LossLimits
@@ -106,15 +105,12 @@ class Limits(Seen):
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
     waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
-    rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
     pair_fraction: float = 0.90
     """Least `ib_write_bw` average over line rate: NVIDIA's ngc_multinode_perf and Imbue; the
     DeepOps guide measured 0.924."""
     nccl_fraction: float = 0.85
     """Least NCCL bus bandwidth over the line rate of all rails; the DeepOps guide: 0.916."""
-    class_fraction: float = 0.95
-    """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
     losses: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
     latency_tail_us: float = Field(
         default=LATENCY_TAIL_US, exclude_if=lambda each: each == LATENCY_TAIL_US
@@ -148,6 +144,11 @@ class Limits(Seen):
     ib: IbLimits | None = Field(default=None, exclude_if=lambda each: each is None)
     """Expectations for a fabric of the site's own InfiniBand switches."""
 
+    def rdma_mtu_on(self, rails: Sequence[str]) -> int:
+        """The smallest RDMA MTU of some rails in bytes; without a known rail, the largest."""
+        own = (rail.rdma_mtu_bytes for rail in self.rails if rail.name in rails)
+        return min(own, default=LARGEST_RDMA_MTU)
+
 
 class Probe(Seen):
     """One planned probe."""
@@ -160,8 +161,6 @@ class Probe(Seen):
     ranks: int = 0
     """Ranks that must take part; of `mpi_gpus`, the GPUs that must be listed."""
     collective: str = "all_reduce"
-    workers: tuple[str, ...] = ()
-    """NCCL: pod names that must take part; empty to check their number only."""
     rates: dict[str, float] = Field(default_factory=dict[str, float], exclude_if=not_)
     """Rail to its line rate for this probe in Gb/s, if its hosts are faster than others."""
     flows: int = Field(default=0, exclude_if=not_)
@@ -258,7 +257,6 @@ class ProbeEvidence(Seen):
     outcome: Outcome
     detail: str = ""
     """Of a probe that did not complete: the last state."""
-    exit_code: int | None = None
     duration_s: float = 0.0
     command: str = ""
     log_file: str = ""

@@ -91,7 +91,7 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
     site = (request.plan_digest, request.stack, request.provenance)
-    return render_lines(asdict(Asked(*site, digest, request.shared, request.repairs)))
+    return render_lines(asdict(Asked(*site, digest, request.acceptance.shared, request.repairs)))
 
 
 def parse_asked(text: str) -> Asked:
@@ -201,9 +201,6 @@ class AcceptRequest:
     stack: str
     provenance: Literal["real", "lab"]
     acceptance: AcceptancePlan
-    shared: str = ""
-    """Digest of the settings that all hosts of a cluster share: while it stays, a scope may be
-    proven alone."""
     repairs: str = ""
     """Digest of all repairs up to this proof: the next run proves a repair that no proof names."""
 

@@ -129,7 +129,7 @@ def _prove(site: Stack, secrets: Mapping[str, str], run: int) -> Report:
     plan = make_plan(spec, site.name, site.lock).acceptance
     has_devices = bool(spec.switches or spec.reached)
     provenance = "lab" if has_devices and not devices_outside_lab(spec) else "real"
-    request = AcceptRequest(site.plan.digest, site.name, provenance, plan, plan.shared)
+    request = AcceptRequest(site.plan.digest, site.name, provenance, plan)
     folder = run_folder(site.name, run)
     evidence = collect_evidence(request, run, secrets, folder)
     keep_evidence(site.name, evidence)

@@ -14,7 +14,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
-from components.acceptance.probes.probe_job import nccl_command, scan_call, user_perftest
+from components.acceptance.probes.probe_job import PairTest, nccl_command, perftest_job, scan_call
 from components.core.errors import Bug
 from components.jobs.environment import mpirun_command
 from components.jobs.job_plan import deepspeed_job, deepspeed_launcher, deepspeed_workers
@@ -255,7 +255,7 @@ def make_job(chosen: Chosen) -> UserJob:
     if kind == "perftest":
         # A server and a client on every rail that the two nodes share, all at the same time.
         for rail, pair in ((each, pair) for each in spec.rails for pair in rail_pairs(spec, each)):
-            job = user_perftest(spec, rail, pair)
+            job = perftest_job(spec, pair, PairTest(rail.name, rail.name), as_jobs=True)
             ours = {f"{job.probe.name}-{end}": f"{rail.name}-{end}" for end in "sc"}
             names = {fit_name(old): f"{chosen.asked.called}-{new}" for old, new in ours.items()}
             objects += _own([*job.objects], _deadline(chosen), names)

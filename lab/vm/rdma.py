@@ -23,8 +23,6 @@ from lab.vm.guest import demand, run_as_root
 
 VF: Final = f"{PF}v0"
 DEVICE: Final = "rxe0"
-RDMA_MTU_BYTES: Final = 4096
-"""The largest of InfiniBand that fits into the 9000 bytes of the VF."""
 CARD_GBIT_S: Final = 1.0
 """The emulated card is an 82576: Gigabit Ethernet."""
 EMULATED_FRACTION: Final = 0.001
@@ -155,7 +153,6 @@ def judge(log: str, fraction: float) -> tuple[ProbeEvidence, list[Finding]]:
     if evidence.perftest is None:
         raise DeviceError(f"our parser finds no perftest in this log:\n{log}")
     limits = Limits(
-        rdma_mtu_bytes=RDMA_MTU_BYTES,
         rails=(RailLimit(name="rail-0", line_rate_gbit_s=CARD_GBIT_S),),
         pair_fraction=fraction,
     )

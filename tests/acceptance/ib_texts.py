@@ -5,8 +5,7 @@ The forms are those of lab/sources.md#infiniband-diagnostics.
 
 from __future__ import annotations
 
-from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
-from components.acceptance.probes.ib_limits import plan_ib_limits
+from components.acceptance.probes.ib_look import IbFacts, parse_ib_look, plan_ib_limits
 from tests.fabric.ib_lab import load_spec
 
 SPEC = load_spec()

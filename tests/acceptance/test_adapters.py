@@ -89,7 +89,7 @@ def test_a_command_whose_output_names_a_failure_did_not_pass() -> None:
     log = parse_mpi_log("w0\nHost key verification failed.\n")
     assert isinstance(log, MpiLog)
     probe = Probe(name="mpi", kind="mpi_hosts", rails=(), nodes=("w0", "w1"), ranks=2)
-    seen = ProbeEvidence(probe=probe, outcome="completed", exit_code=0, mpi=log)
+    seen = ProbeEvidence(probe=probe, outcome="completed", mpi=log)
     (found,) = judge_probe(seen, Limits())
     assert (found.check, found.verdict) == ("run", "failed")
     assert found.actual.startswith("host_key: ")

@@ -75,7 +75,7 @@ def evidence_of(hosts: int) -> Evidence:
 
 def failing(evidence: Evidence, every: int) -> Evidence:
     probes = [
-        probe.model_copy(update={"outcome": "failed", "exit_code": 1, "perftest": None})
+        probe.model_copy(update={"outcome": "failed", "perftest": None})
         if number % every == 0
         else probe
         for number, probe in enumerate(evidence.probes)

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.acceptance.judge.infiniband import judge_ib
-from components.acceptance.logs.ib_facts import (
+from components.acceptance.probes.ib_look import (
     Diagnosis,
     IbFacts,
     Stage,
     SubnetManager,
     parse_ib_look,
     parse_ibdiagnet,
+    plan_ib_limits,
+    plan_ib_looks,
 )
-from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from tests.acceptance.ib_texts import IBDIAGNET, MASTER_GUID, SPEC, look
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from components.acceptance.logs.ib_facts import parse_ib_look
-from components.acceptance.probes.ib_limits import (
+from components.acceptance.probes.ib_look import (
     PathAsk,
+    parse_ib_look,
     plan_ib_limits,
     plan_ib_looks,
     plan_paths,

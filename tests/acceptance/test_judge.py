@@ -74,8 +74,8 @@ def test_a_probe_that_did_not_end_does_not_pass(
     assert report.verdict == verdict
 
 
-def test_a_perfect_log_with_an_exit_code_fails(evidence: Evidence) -> None:
-    assert judge_evidence(with_probe(evidence, 2, exit_code=7)).verdict == "failed"
+def test_a_perfect_log_of_a_failed_run_fails(evidence: Evidence) -> None:
+    assert judge_evidence(with_probe(evidence, 2, outcome="failed")).verdict == "failed"
 
 
 def test_wrong_class_names_hop_class_and_share(evidence: Evidence) -> None:

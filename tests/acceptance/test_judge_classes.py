@@ -8,7 +8,7 @@ import re
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.judge.nccl_ways import Expectation, judge_way
+from components.acceptance.judge.nccl_findings import Expectation, judge_way
 from components.acceptance.logs.log_model import NcclLog, RankLine
 from components.acceptance.logs.nccl import parse_nccl_log
 from tests.acceptance.recordings import load_nccl

@@ -20,12 +20,6 @@ from components.acceptance.judge.workload_findings import (
     judge_scan,
     judge_training,
 )
-from components.acceptance.logs.ib_facts import (
-    IbFacts,
-    SubnetManager,
-    parse_ib_look,
-    parse_ibdiagnet,
-)
 from components.acceptance.logs.log_model import (
     Channels,
     DeepSpeedLog,
@@ -41,6 +35,12 @@ from components.acceptance.logs.log_model import (
     TrainingLog,
 )
 from components.acceptance.logs.perftest import parse_perftest_log
+from components.acceptance.probes.ib_look import (
+    IbFacts,
+    SubnetManager,
+    parse_ib_look,
+    parse_ibdiagnet,
+)
 from tests.acceptance.ib_texts import IBDIAGNET, LIMITS, look, record
 
 GIB: Final = 1 << 30

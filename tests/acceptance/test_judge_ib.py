@@ -14,8 +14,7 @@ from components.acceptance.evidence import Evidence
 from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.logs.ib_facts import IbFacts
-from components.acceptance.probes.ib_limits import IbLimits, plan_ib_limits, plan_ib_looks
+from components.acceptance.probes.ib_look import IbFacts, IbLimits, plan_ib_limits, plan_ib_looks
 from components.core.errors import UnreachableError
 from components.remote.host_session import HostAnswer
 from tests.acceptance.ib_texts import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.nccl_findings import Expectation
 from components.acceptance.judge.perftest_findings import PerftestLink
 from tests.acceptance.recordings import load_nccl, load_perftest
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.logs.lines import first_text, is_json, whole_text
+from components.acceptance.logs.lines import open_log
 from components.acceptance.logs.log_model import (
     Measure,
     NcclLog,
@@ -16,32 +16,36 @@ from components.acceptance.logs.log_model import (
 )
 from components.acceptance.logs.nccl import parse_nccl_json
 
+EMPTY = ParseProblem(kind="empty", what="the log is empty")
+
 
 def test_json_is_read_up_to_a_limit() -> None:
-    assert whole_text("{", iter(["a", "b"])) == "{ab"
+    assert open_log(["{", "a", "b"])[0] == "{ab"
     most = "x" * ((64 << 20) - 1)
-    assert whole_text("{", iter([most])) == "{" + most
-    assert whole_text("{", iter([most, "y"])) == ParseProblem(
+    assert open_log(["{", most])[0] == "{" + most
+    assert open_log(["{", most, "y"])[0] == ParseProblem(
         kind="unrecognised", what="it is a JSON document of over 64 MiB"
     )
 
 
 @pytest.mark.parametrize(
-    ("chunks", "head"),
+    ("chunks", "document", "texts"),
     [
-        ([], ""),
-        ([" ", "\n"], ""),
-        (["\n\n", " {x", "y"], "{x"),
-        (["\ufeff{"], "{"),
-        (["  a"], " a"),
-        (["a"], "a"),
-        (["\x00\x00", "b"], "b"),
+        ([], EMPTY, []),
+        ([" ", "\n"], EMPTY, []),
+        (["\n\n", " {x", "y"], "{xy", []),
+        (["\ufeff{"], "{", []),
+        (["  a"], None, [" a"]),
+        (["a", "b"], None, ["ab"]),
+        (["\x00\x00", "b"], None, ["b"]),
+        (['{"log":"x"}'], None, ["x"]),
     ],
 )
-def test_the_first_text_of_a_log(chunks: list[str], head: str) -> None:
-    assert first_text(iter(chunks)) == head
-    assert is_json(head) is head.startswith("{")
-    assert not is_json('{"log":"x"}')
+def test_the_first_text_of_a_log(
+    chunks: list[str], document: str | ParseProblem | None, texts: list[str]
+) -> None:
+    found, lines = open_log(chunks)
+    assert (found, [line.text for line in lines]) == (document, texts)
 
 
 def document(**changes: Any) -> str:  # noqa: ANN401 - any key

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.acceptance.judge.nccl_findings import judge_transport
-from components.acceptance.judge.nccl_ways import judge_way, speaks, way_of
+from components.acceptance.judge.nccl_findings import judge_transport, judge_way, speaks, way_of
 from components.acceptance.logs.log_model import Channels, Hca, HostNetwork, RankLine
 from tests.acceptance.test_nccl_findings import RANKS, log, row
 

@@ -6,7 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from components.acceptance.judge.nccl_findings import completeness_of, count_ranks, is_alone
+from components.acceptance.judge.nccl_findings import (
+    completeness_of,
+    count_ranks,
+    judge_completeness,
+)
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, RankLine, Sizes
 from components.core.plain_text import counted
 
@@ -165,7 +169,7 @@ def test_a_program_of_its_own_may_print_any_sizes() -> None:
     ("listed", "nranks", "alone"),
     [
         (ranks(0), None, True),
-        (ranks(0), 2, True),
+        (ranks(0), 2, False),
         (ranks(0, 1), 1, False),
         ((), 1, True),
         ((), 2, False),
@@ -173,7 +177,8 @@ def test_a_program_of_its_own_may_print_any_sizes() -> None:
     ],
 )
 def test_a_single_rank(listed: tuple[RankLine, ...], nranks: int | None, *, alone: bool) -> None:
-    assert is_alone(log(ranks=listed, nranks=nranks)) is alone
+    found = judge_completeness(log(ranks=listed, nranks=nranks, rows=(row(GIB, busbw=0.0),)))
+    assert (found.actual == "a single rank, without traffic") is alone
 
 
 def test_ranks_are_those_of_the_first_collective() -> None:

@@ -29,7 +29,7 @@ from components.acceptance.handover import (
 )
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.probes.probe_job import HostProbe
-from components.core.errors import DeviceError, UnreachableError
+from components.core.errors import UnreachableError
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
@@ -272,14 +272,13 @@ def test_a_cluster_that_is_not_reached_is_evidence(
 
 
 class Nodes(FakeCluster):
-    """A cluster with two nodes, of which one lacks a resource."""
+    """A cluster that lacks a node, and whose only one lacks a resource."""
 
     def get(self, path: str) -> Body | None:
-        if path == "/api/v1/nodes/node03":
+        if path == "/api/v1/nodes":
             offered = {"nvidia.com/gpu": "8", "rdma/hca": "500", "cpu": "176"}
-            return {"status": {"allocatable": offered}}
-        if path.startswith("/api/v1/nodes/"):
-            raise DeviceError("the cluster refused it")
+            node = {"metadata": {"name": "node03"}, "status": {"allocatable": offered}}
+            return {"items": [node]}
         return super().get(path)
 
 

@@ -73,7 +73,7 @@ def test_a_slow_probe_names_the_port_that_was_paused() -> None:
 
 
 def test_a_watchdog_that_fires_in_the_class_fails_the_probe() -> None:
-    stuck = item(hop("swp1", storms={5: 2, 0: 9}), exit_code=1, detail="why")
+    stuck = item(hop("swp1", storms={5: 2, 0: 9}), outcome="failed", detail="why")
     (found,) = judge_storms(stuck, ROCE)
     assert (found.check, found.verdict) == ("pfc watchdog", "failed")
     assert found.expected == "traffic class 5 never stuck at leaf swp1"
@@ -142,7 +142,7 @@ def test_a_sound_link_has_no_errors_in_a_probe() -> None:
     (found,) = fail_losses(bad, ROCE)
     assert (found.check, found.expected) == ("rx_crc_errors_phy", "no rx_crc_errors_phy")
     assert [
-        each.verdict for each in judge_probe(bad.model_copy(update={"exit_code": 1}), ROCE)
+        each.verdict for each in judge_probe(bad.model_copy(update={"outcome": "failed"}), ROCE)
     ] == [
         "failed",
         "failed",

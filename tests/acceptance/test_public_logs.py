@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.nccl_findings import Expectation
 from components.acceptance.judge.perftest_findings import PerftestLink
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log

@@ -11,8 +11,8 @@ from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.site import judge_evidence, judge_probe
 from components.acceptance.judge.verdict import Finding, Verdict
-from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.logs.log_model import ParseProblem
+from components.acceptance.probes.ib_look import IbFacts
 from tests.acceptance.ib_texts import IBDIAGNET, LIMITS, look
 from tests.lab_physics.site import Site, take_evidence
 
@@ -32,19 +32,14 @@ def probe(**changes: Any) -> list[Finding]:  # noqa: ANN401 - any field
         ({"outcome": "skipped", "detail": "busy: w0"}, "skipped", "busy: w0", ""),
         ({"outcome": "not_run", "detail": "no pod"}, "error", "not run", "no pod"),
         ({"outcome": "not_run"}, "error", "not run", "it printed nothing"),
-        ({"exit_code": 7}, "failed", "completed, exit code 7", "it printed nothing"),
+        ({"outcome": "failed"}, "failed", "failed", "it printed nothing"),
         (
-            {"exit_code": 7, "log_tail": ("first", "last", " ")},
+            {"outcome": "timed_out", "log_tail": ("first", "last", " ")},
             "failed",
-            "completed, exit code 7",
+            "timed out",
             "last line: last",
         ),
-        (
-            {"exit_code": 7, "detail": "why", "log_tail": ("x",)},
-            "failed",
-            "completed, exit code 7",
-            "why",
-        ),
+        ({"outcome": "failed", "detail": "why", "log_tail": ("x",)}, "failed", "failed", "why"),
     ],
 )
 def test_a_probe_that_did_not_end_well(
@@ -68,7 +63,7 @@ def test_a_probe_that_did_not_end_well(
     [(None, "no log was kept"), (EMPTY, EMPTY.what)],
 )  # fmt: skip
 def test_a_probe_without_a_log(problem: ParseProblem | None, actual: str) -> None:
-    (found,) = probe(problem=problem, exit_code=0)
+    (found,) = probe(problem=problem)
     assert (found.verdict, found.expected, found.actual) == ("error", "a log of perftest", actual)
     assert found.next_step == "read the pod's events and log"
 
@@ -86,7 +81,7 @@ def hop(role: str, **changes: Any) -> Hop:  # noqa: ANN401 - any field
 
 def test_a_failed_probe_names_the_hop_that_dropped_packets() -> None:
     hops = (hop("switch_ingress", discards=3), hop("switch_egress", discards=0), hop("sender_nic"))
-    (found,) = probe(exit_code=1, detail="why", hops=hops)
+    (found,) = probe(outcome="failed", detail="why", hops=hops)
     place = hops[0].place
     assert found.detail == f"packets were discarded at {place}; why"
     assert found.next_step == f"look at MTU and errors of {place}"

@@ -195,7 +195,6 @@ def nccl_evidence(site: Site) -> ProbeEvidence:
         rails=("rail-0", "rail-1"),
         nodes=HOSTS,
         ranks=16,
-        workers=("worker-0", "worker-1"),
     )
     ways = tuple(Way(rail, *pair) for rail in (0, 1) for pair in (HOSTS, HOSTS[::-1]))
     return evidence_of(probe, site.nccl(), ways)

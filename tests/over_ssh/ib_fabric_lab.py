@@ -17,8 +17,7 @@ from pydantic import TypeAdapter
 
 from components.acceptance.collect.probe_runs import look_at_fabric
 from components.acceptance.judge.infiniband import judge_ib
-from components.acceptance.logs.ib_facts import IbFacts
-from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
+from components.acceptance.probes.ib_look import IbFacts, plan_ib_limits, plan_ib_looks
 from components.fabric import device
 from components.fabric.fabric_plan import plan_fabric
 from components.hosts.host_plan import plan_hosts

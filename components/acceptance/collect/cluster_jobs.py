@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from math import inf
@@ -26,8 +25,7 @@ from components.core.errors import Bug, DeviceError
 from components.core.templates import read_table
 from components.jobs.templates import ACCEPTANCE, PART_OF
 from components.kubernetes.client import CALLS_AT_ONCE, Answer, KubernetesCalls
-from components.kubernetes.manifest import Body as ManifestBody
-from components.kubernetes.manifest import pods_in
+from components.kubernetes.manifest import list_at
 
 WaitKind = Literal[
     "place", "node", "network", "mount", "image", "config", "start", "ended", "refused"
@@ -39,12 +37,7 @@ exist."""
 _QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
 NOT_PLACED: Final = "is not scheduled"
 Body = Mapping[str, Any]
-POD_LABELS: Final = {
-    "Job": "job-name",
-    "MPIJob": "training.kubeflow.org/job-name",
-    "TrainJob": "jobset.sigs.k8s.io/jobset-name",
-}
-"""Kind to the label of its pods; Trainer gives its JobSet the name of the TrainJob."""
+POD_LABELS: Final[Mapping[str, str]] = _TABLES["labels"]
 _OF_PHASE: Final = {"Succeeded": "Complete", "Failed": "Failed"}
 """Phase of an ended pod to the matching condition of a Job."""
 
@@ -90,7 +83,7 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     waits = [
         _wait("place", pod, f"{NOT_PLACED}: {each.get('message', '')}")
         for pod in pods
-        for each in conditions_of(pod)
+        for each in list_at(pod, "status", "conditions")
         if (each["type"], each.get("status")) == ("PodScheduled", "False")
     ]
     waits += [why for pod in pods if (why := _hindered(api, pod))]
@@ -178,16 +171,13 @@ class Api(Protocol):
         """Delete an object and its dependents; a missing object raises no error."""
 
 
-def conditions_of(current: Body) -> list[Body]:
-    """The conditions of a job or a pod."""
-    return list(current.get("status", {}).get("conditions") or [])
-
-
 def end_of(current: Body) -> str | None:
     """How a job or a pod ended: None while it runs; an empty text if it ended well; else why."""
     status: Body = current.get("status", {})
     ended = _OF_PHASE.get(str(status.get("phase")))
-    conditions = [{**status, "type": ended, "status": "True"}] if ended else conditions_of(current)
+    conditions = list_at(status, "conditions")
+    if ended:
+        conditions = [{**status, "type": ended, "status": "True"}]
     for condition in conditions:
         if condition.get("status") != "True":
             continue
@@ -295,13 +285,6 @@ POLL_S: Final = 0.5
 LIST_S: Final = 2.0
 """Seconds for which a list of the probes' pods is reused: 1,024 pods are some 5 MB."""
 REQUEST_DEADLINE_S: Final = 30.0
-_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "v1": ("Pod", "Service", "ConfigMap"),
-    "batch/v1": ("Job",),
-    "kubeflow.org/v2beta1": ("MPIJob",),
-    "trainer.kubeflow.org/v1alpha1": ("TrainingRuntime", "TrainJob"),
-}
-"""API to the kinds that jobs use, all in a namespace."""
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -409,7 +392,7 @@ class ProbeRun:
 def collection_of(body: Body) -> str:
     """The path at which the API creates an object; Bug if jobs do not use this kind."""
     version, kind = body["apiVersion"], body["kind"]
-    if kind not in _KINDS.get(version, ()):
+    if kind not in _TABLES["kinds"].get(version, ()):
         raise Bug(f"a probe cannot create {kind} of {version}. Please open an issue.")
     root, space = "api" if version == "v1" else "apis", body["metadata"].get("namespace")
     return f"/{root}/{version}/namespaces/{space}/{kind.lower()}s"
@@ -445,15 +428,6 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
     finally:
         with suppress(DeviceError):
             api.delete(f"{_CLASSES}/{name}")
-
-
-def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
-    """Set this priority class in all pods of a probe's objects."""
-    copies = deepcopy([*objects])
-    for body in copies:
-        for pod in pods_in(body):
-            pod["priorityClassName"] = name
-    return copies
 
 
 def run_probe(

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, diff_counters
-from components.acceptance.probes.ib_limits import host_script
+from components.acceptance.probes.ib_look import host_script
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
 from components.core.templates import read_table

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, starmap
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,7 +32,6 @@ from components.acceptance.collect.cluster_jobs import (
     PodList,
     ProbeRun,
     lend_class,
-    never_preempting,
     run_probe,
 )
 from components.acceptance.collect.counters import (
@@ -53,8 +52,7 @@ from components.acceptance.evidence import (
     Unreachable,
 )
 from components.acceptance.handover import AcceptRequest
-from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
-from components.acceptance.probes.ib_limits import IbLook
+from components.acceptance.probes.ib_look import IbFacts, IbLook, parse_ib_look
 from components.acceptance.probes.probe_job import HostCommand, HostProbe
 from components.acceptance.probes.suites import AT_ONCE
 from components.acceptance.report.archive import (
@@ -68,7 +66,7 @@ from components.core.errors import DeviceError, UsageError
 from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
 from components.kubernetes.client import read_kubeconfig
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, pods_in
 from components.kubernetes.planes.base import ClusterRef
 from components.remote.host_session import HostAnswer, run_on_host, run_on_hosts
 from components.remote.step import KILL_AFTER_S, env_name, render_remote_command
@@ -159,7 +157,9 @@ def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], l
 def _numbered(this: Round, objects: tuple[Body, ...]) -> list[Body]:
     """The objects of this run, whose pods preempt no others."""
     numbered = number_objects(objects, this.number)
-    return never_preempting(numbered, this.priority_class) if this.priority_class else numbered
+    for pod in (pod for body in numbered for pod in pods_in(body)) if this.priority_class else ():
+        pod["priorityClassName"] = this.priority_class
+    return numbered
 
 
 async def _run_batch(
@@ -168,10 +168,10 @@ async def _run_batch(
     """Run probes at once; read the counters on their way once before and once after."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def run(each: _Ready) -> tuple[ProbeRun, float]:
+    async def run(probe: ProbePlan, objects: list[Body]) -> tuple[ProbeRun, float]:
         async with gate:
             begun = time.monotonic()
-            ran = await _run(this, *each)
+            ran = await _run(this, probe, objects)
             return ran, time.monotonic() - begun
 
     ready: list[_Ready] = []
@@ -194,7 +194,7 @@ async def _run_batch(
         ]
         # The first reading is of all devices, so that a lost one is named.
         before = await read_snapshot(this.plan.sources if all_devices else sources, this.secrets)
-        runs = await asyncio.gather(*map(run, ready))
+        runs = await asyncio.gather(*starmap(run, ready))
         after = await read_snapshot(sources, this.secrets)
         lost |= before.unreachable
         lost |= after.unreachable
@@ -203,12 +203,6 @@ async def _run_batch(
             this.turn.learn(item)
             found[item.probe.name] = item
     return [found[probe.probe.name] for probe in batch]
-
-
-async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
-    if probe.host is not None:
-        return await run_host_probe(probe.host, this.secrets)
-    return await asyncio.to_thread(_run_job, this, probe, objects)
 
 
 def _evidence_of(
@@ -255,13 +249,17 @@ def _skipped(this: Round, probe: ProbePlan, why: str) -> ProbeEvidence:
     )
 
 
-def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
+async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
+    if probe.host is not None:
+        return await run_host_probe(probe.host, this.secrets)
     if this.api is None or probe.job is None:
         return ProbeRun(reason="the site lacks a cluster")
-    why = this.api.why if isinstance(this.api, Absent) else this.turn.why("broken", objects)
-    if why:
+    if isinstance(this.api, Absent):
+        return ProbeRun(reason=this.api.why)
+    if why := await asyncio.to_thread(this.turn.why, "broken", objects):
         return ProbeRun(reason=why)
-    return run_probe(
+    return await asyncio.to_thread(
+        run_probe,
         this.api,
         objects,
         objects[probe.job.watched],
@@ -397,20 +395,20 @@ def collect_evidence(
     folder.mkdir(parents=True, exist_ok=True)
     started = _now()
     plan = request.acceptance
-    asked = plan.policy.asked
-    api = open_cluster(plan.access, secrets) if asked else None
+    api = open_cluster(plan.access, secrets) if plan.policy.asked else None
     api = api if api is None or isinstance(api, Absent) else PodList(api)
     turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=(*plan.images, *plan.probes))
     probes = (*(each.probe for each in plan.probes), *plan.left_out)
     wanted = {subject for probe in probes for subject in subjects_of(probe)}
     proven = last_proofs(request.stack, run, wanted)
-    seen = asyncio.run(_look(plan, secrets)) if asked else {}
+    seen = asyncio.run(_look(plan, secrets)) if plan.policy.asked else {}
     classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
     with classes as (name, how):
         this = Round(plan, api, run, secrets, folder, turn, proven, request.provenance, name)
         ran, unreachable = asyncio.run(run_all(this))
-        memlock = _read_memlock(this, api) if api and asked else {}
-    allocatable = _read_allocatable(api, plan) if api and asked else {}
+        memlock = _read_memlock(this, api) if api else {}
+    nodes, outside = turn.nodes(), plan.left_out
+    places = dict.fromkeys(place for each in outside for place in subjects_of(each)[1:])
     return Evidence(
         cluster=plan.cluster,
         plan_digest=request.plan_digest,
@@ -422,7 +420,11 @@ def collect_evidence(
         probes=tuple(ran),
         unreachable=unreachable,
         memlock=memlock,
-        allocatable=allocatable,
+        allocatable={
+            host: {name: nodes[node].offers.get(name, 0) for name in wanted}
+            for host, wanted in plan.limits.allocatable.items()
+            if (node := plan.nodes.get(host, host)) in nodes
+        },
         ib=seen,
         beside=read_foreign_settings(request.stack, run),
         facts={"priority of the probes' pods": how} if how else {},
@@ -430,12 +432,9 @@ def collect_evidence(
         scope=plan.policy.scope,
         max_age_days=plan.policy.max_age_days or MAX_AGE_DAYS,
         left_out=tuple(
-            LeftOut(name=label_of(each), proven_at=proven.get(label_of(each), ""))
-            for each in plan.left_out
+            LeftOut(name=name, proven_at=proven.get(name, "")) for name in map(label_of, outside)
         ),
-        places_left_out=tuple(
-            dict.fromkeys(place for each in plan.left_out for place in subjects_of(each)[1:])
-        ),
+        places_left_out=tuple(places),
         last_proofs=proven,
     )
 
@@ -460,20 +459,6 @@ async def _look(plan: AcceptancePlan, secrets: Mapping[str, str]) -> dict[str, I
     seen = await asyncio.gather(*(look_at_fabric(look, secrets) for look in plan.ib))
     names = (look.endpoint.device for look in plan.ib)
     return dict(zip(names, seen, strict=True))
-
-
-def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int]]:
-    """Read which of the expected resources each worker offers; a missing node is left out."""
-    found: dict[str, dict[str, int]] = {}
-    for node, wanted in plan.limits.allocatable.items():
-        try:
-            body = api.get(f"/api/v1/nodes/{plan.nodes.get(node, node)}") or {}
-        except DeviceError:
-            continue
-        offered = body.get("status", {}).get("allocatable")
-        if offered is not None:
-            found[node] = {name: int(offered.get(name, 0)) for name in wanted}
-    return found
 
 
 def _read_memlock(this: Round, api: Api) -> dict[str, str]:

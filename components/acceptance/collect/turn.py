@@ -20,6 +20,7 @@ from components.acceptance.judge.workload_findings import judge_image
 from components.core.errors import DeviceError
 from components.jobs.templates import GPU
 from components.kubernetes.live.why import troubles_of
+from components.kubernetes.manifest import map_at
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _HOST: Final = "kubernetes.io/hostname"
@@ -80,7 +81,7 @@ def read_nodes(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, NodeUse
             by_pod[f"{meta.get('namespace', 'default')}/{meta['name']}"] = count
     found: dict[str, NodeUse] = {}
     for node in nodes:
-        name, offers = node["metadata"]["name"], _counts(_part(node, "status", "allocatable"))
+        name, offers = node["metadata"]["name"], _counts(map_at(node, "status", "allocatable"))
         found[name] = NodeUse(name, offers, held.get(name, {}), node)
     return found
 
@@ -105,24 +106,18 @@ def _requests(spec: Body) -> dict[str, int]:
 
 def _of_container(container: Body) -> dict[str, int]:
     # A limit of an extended resource is its request too.
-    parts = (_part(container, "resources", key) for key in ("limits", "requests"))
+    parts = (map_at(container, "resources", key) for key in ("limits", "requests"))
     return _counts({name: count for part in parts for name, count in part.items()})
-
-
-def _part(body: Body, *keys: str) -> Body:
-    for key in keys:
-        body = body.get(key) or {}
-    return body
 
 
 def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
     """The resources that the pods of a probe need, and the nodes that may give them."""
     for body in objects:
         if path := _POD_OF.get(body["kind"]):
-            spec, workers = _part(body, *path), _part(body, *_WORKER)
+            spec, workers = map_at(body, *path), map_at(body, *_WORKER)
             tolerations = tuple(spec.get("tolerations") or ())
             count = int(workers.get("replicas", 1))
-            required = _part(spec, "affinity", "nodeAffinity", _REQUIRED)
+            required = map_at(spec, "affinity", "nodeAffinity", _REQUIRED)
             allowed: list[str] = [
                 name
                 for term in required.get("nodeSelectorTerms") or ()
@@ -130,7 +125,7 @@ def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
                 if each["key"] == _HOST and each["operator"] == "In"
                 for name in each["values"]
             ]
-            selected: str | None = _part(spec, "nodeSelector").get(_HOST)
+            selected: str | None = map_at(spec, "nodeSelector").get(_HOST)
             nodes = (selected,) if selected else tuple(allowed)
             yield Need(nodes, count, _requests(spec), tolerations)
 
@@ -234,7 +229,7 @@ class Turn:
         """How to wait for a probe that runs now."""
         self._tell(name, "is run")
         return Patience(
-            place_s, lambda: lacks_places(objects, self._nodes()), partial(self._tell, name)
+            place_s, lambda: lacks_places(objects, self.nodes()), partial(self._tell, name)
         )
 
     def _tell(self, name: str, words: str) -> None:
@@ -246,7 +241,7 @@ class Turn:
 
     def hindrance(self, objects: Sequence[Body], name: str = "a probe") -> Hindrance | None:
         """Wait as long as the site allows, and give the reason if the probe still cannot run."""
-        found = find_hindrance(objects, self._nodes())
+        found = find_hindrance(objects, self.nodes())
         allowed = self.policy.busy_wait_s if self.policy.when_busy == "wait" else 0.0
         while found is not None:
             limit = NOT_READY_WAIT_S if found.kind == "broken" else allowed
@@ -256,7 +251,7 @@ class Turn:
             before = self.clock()
             self.pause()
             self._waited_s += self.clock() - before
-            found = find_hindrance(objects, self._nodes())
+            found = find_hindrance(objects, self.nodes())
         return None
 
     def why(
@@ -267,7 +262,7 @@ class Turn:
         `again` reads the nodes again: a pod could not be scheduled, as another one was quicker.
         """
         self._seen = None if again else self._seen
-        found = find_hindrance(objects, self._nodes())
+        found = find_hindrance(objects, self.nodes())
         return found.reason if found is not None and found.kind == kind else ""
 
     def learn(self, item: ProbeEvidence) -> None:
@@ -282,8 +277,8 @@ class Turn:
         else:
             self._unfit[image] = f"image: {image} could not be inspected ({name})"
 
-    def _nodes(self) -> Mapping[str, NodeUse]:
-        """All nodes as they are now; empty if the cluster gives no answer."""
+    def nodes(self) -> Mapping[str, NodeUse]:
+        """All nodes as they are now, by name; empty if the cluster gives no answer."""
         if self.api is None:
             return {}
         with self._one_look:  # the probes of a round ask at once

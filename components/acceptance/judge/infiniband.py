@@ -7,10 +7,10 @@ a question that was not asked is skipped; neither is a pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
-from components.acceptance.logs.ib_facts import (
+from components.acceptance.probes.ib_look import (
     ACTIVE,
     FULL_MEMBER,
     MASTER,
@@ -18,30 +18,20 @@ from components.acceptance.logs.ib_facts import (
     STANDBY,
     Diagnosis,
     IbFacts,
+    IbLimits,
     IbPort,
+    PartitionLimit,
+    PathAsk,
     SubnetManager,
 )
-from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit, PathAsk
+from components.core.templates import read_table
 
 FABRIC: Final = "fabric"
 """Subject of the rows about the whole fabric."""
 
 _DOWN: Final = "1: DOWN"
-_FIX_STATE: Final = {
-    "2: INIT": "no subnet manager sets it up: `show ib sm` on the switches, or UFM",
-    _DOWN: "look at its cable, and at `show interfaces ib` of its switch port",
-}
 _BY_HAND: Final = "read ibdiagnet2.log of a run by hand"
-_MATTERS: Final = (
-    "Discovery",
-    "Lids Check",
-    "Links Check",
-    "Subnet Manager",
-    "Speed / Width checks",
-    "Partition Keys",
-    "Routing",
-)
-"""Stages whose errors make a job slow or impossible; the others, such as counters, only warn."""
+_TABLES: Final[Mapping[str, Any]] = read_table(__file__, "infiniband")
 
 
 def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
@@ -82,7 +72,7 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
         row("warnings of ibdiagnet", "failed", f"{each.warnings} warnings, {each.errors} errors",
             each.comment, stage=each.name, step=_BY_HAND).about(FABRIC)
         for each in (diagnosis.stages if limits and diagnosis else ())
-        if each.warnings or (each.errors and each.name not in _MATTERS)
+        if each.warnings or (each.errors and each.name not in _TABLES["stages"])
     ]  # fmt: skip
 
 
@@ -96,7 +86,7 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
     far = {port.name: limits.cables.get(port.guid) for port in down if port.state == _DOWN}
     cables = {name: f" (cable to {place})" for name, place in far.items() if place}
     states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)
-    steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
+    steps = {_TABLES["states"].get(port.state, "look at ibstat on that host") for port in down}
     step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
     actual = f"{active} of {len(seen.ports)} active" + (f"; {states}" if states else "")
     verdict = verdict_for(active >= limits.hcas)
@@ -237,7 +227,7 @@ def _judge_fabric(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Fi
         yield row("ibdiagnet", verdict, why)
         return
     step = next(iter(diagnosis.errors), _BY_HAND)
-    for stage in (each for each in diagnosis.stages if each.name in _MATTERS):
+    for stage in (each for each in diagnosis.stages if each.name in _TABLES["stages"]):
         good, actual = verdict_for(stage.errors == 0), f"{stage.errors} errors"
         yield row("stage of ibdiagnet", good, actual, stage=stage.name, step=step)
     if limits.adaptive_routing:

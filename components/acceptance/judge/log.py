@@ -8,9 +8,9 @@ from statistics import median
 
 from components.acceptance.digest import digest_log, parse_deepspeed_log, parse_training_log
 from components.acceptance.evidence import Probe
+from components.acceptance.judge import workload_findings
 from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
-from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
-from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.nccl_findings import Expectation, judged_rows, show_bytes
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     PerftestLink,
@@ -23,15 +23,6 @@ from components.acceptance.judge.verdict import (
     find_failure,
     overall_verdict,
     row,
-)
-from components.acceptance.judge.workload_findings import (
-    judge_images,
-    judge_node,
-    judge_scan_busbw,
-    judge_scan_completeness,
-    judge_totals,
-    odd_steps,
-    slowest_of_largest,
 )
 from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
@@ -88,12 +79,7 @@ def judge_nccl_text(
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "an NCCL log")
-    wanted = replace(
-        asked or NcclAsked(),
-        transport=expect,
-        floor_gb_s=min_busbw_gb_s,
-        floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
-    )
+    wanted = replace(asked or NcclAsked(), transport=expect, floor_gb_s=min_busbw_gb_s)
     findings = judge_runs(log, "log", wanted)
     lowest = [
         (worst, f"{run.collective or 'collective'}, {worst:.2f} GB/s busbw ({basis})")
@@ -127,9 +113,7 @@ def judge_perftest_text(
     log = parse_perftest_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a perftest log")
-    wanted = replace(
-        asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s, floor_origin="--min-gbit"
-    )
+    wanted = replace(asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s)
     findings = judge_perftest_runs(log, "log", wanted)
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     numbers, name = "cannot be judged", log.test or "perftest"
@@ -151,9 +135,9 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
         return _unreadable(item.problem or unknown, "a log of node_health.sh")
     looks = f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}"
     if failure := find_failure(item.nccl.failures if item.nccl else ()):
-        rest = judge_node(item.model_copy(update={"nccl": None}), item.node)
+        rest = workload_findings.judge_node(item.model_copy(update={"nccl": None}), item.node)
         return LogVerdict.of((failure, *rest), looks)
-    return LogVerdict.of(judge_node(item, item.node), looks)
+    return LogVerdict.of(workload_findings.judge_node(item, item.node), looks)
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
@@ -164,12 +148,12 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
     log = parse_deepspeed_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of DeepSpeed's benchmark")
-    findings = [judge_scan_completeness(log)]
+    findings = [workload_findings.judge_scan_completeness(log)]
     if ended := _without_numbers(log.failures, findings[0]):
         return ended
     if min_gbit_s is not None:
-        findings.append(judge_scan_busbw(log, min_gbit_s, "--min-gbit"))
-    slowest = slowest_of_largest(log.rows)
+        findings.append(workload_findings.judge_scan_busbw(log, min_gbit_s, "--min-gbit"))
+    slowest = workload_findings.slowest_of_largest(log.rows)
     where = f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(slowest.size_bytes)}"
     return LogVerdict.of(findings, f"{log.collective} on {log.devices} devices, {where}")
 
@@ -190,14 +174,14 @@ def judge_training_text(
     log = parse_training_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of a training benchmark")
-    findings = [judge_totals(log, ranks)]
+    findings = [workload_findings.judge_totals(log, ranks)]
     if ended := _without_numbers(log.failures, findings[0]):
         return ended
     if min_images_s is not None:
-        findings.append(judge_images(log, min_images_s, "--min-images"))
+        findings.append(workload_findings.judge_images(log, min_images_s, "--min-images"))
     if nccl is not None:
         findings += judge_framework(parse_nccl_log(text), nccl)
-    odd = odd_steps(log)
+    odd = workload_findings.odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
     return LogVerdict.of(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
 

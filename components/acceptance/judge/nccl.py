@@ -8,7 +8,6 @@ from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge import nccl_findings
-from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.verdict import (
     Finding,
     Verdict,
@@ -29,8 +28,6 @@ class Members:
 
     ranks: int
     hosts: int
-    workers: frozenset[str]
-    """Names of the hosts; empty for any."""
     devices: int
     """How many network devices the channels of each host must use; 0 for any."""
     what: str = "rails"
@@ -52,11 +49,11 @@ class NcclAsked:
     hca_names: tuple[str, ...] = ()
     network: bool = False
     """Every rank must use NCCL's own InfiniBand network or HPC-X's."""
-    transport: Expectation | None = None
+    transport: nccl_findings.Expectation | None = None
     """The transport that the data must have taken; None leaves it unproven."""
     floor_gb_s: float | None = None
     """The least bus bandwidth of rows of 1 GiB and more, or of the largest row, in GB/s."""
-    floor_origin: str = ""
+    floor_origin: str = "--min-busbw"
     members: Members | None = None
     correct: bool = False
 
@@ -150,12 +147,10 @@ def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:
     members, ranks = asked.members, list[Finding]()
     rest = [*judge_framework(log, asked)]
     if members:
-        hosts = frozenset(line.host for line in log.ranks)
+        hosts = sorted({line.host for line in log.ranks})
         count = len({line.rank for line in log.ranks}) or log.nranks or 0
-        right_hosts = hosts == members.workers if members.workers else len(hosts) == members.hosts
-        verdict = verdict_for(count == members.ranks and right_hosts)
-        names = ", ".join(sorted(hosts))
-        actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({names})"
+        verdict = verdict_for((count, len(hosts)) == (members.ranks, members.hosts))
+        actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({', '.join(hosts)})"
         wanted = {"ranks": counted(members.ranks, "rank"), "hosts": counted(members.hosts, "host")}
         ranks.append(row("ranks", verdict, actual, **wanted))
     if members and members.devices:
@@ -185,17 +180,17 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     if log.other_runs:
         return [row("one run in a log", "error", f"{len(log.runs)} runs in one log")]
     floor, origin = nccl_floor(limits, probe)
-    members = members_of(limits, probe, frozenset(probe.workers))
+    members = members_of(limits, probe)
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin, members=members)
     above = nccl_findings.judge_ceiling(log, nccl_limit(limits, probe), len(probe.nodes))
     return [*judge_run(log, asked), *([above] if above else ())]
 
 
-def members_of(limits: Limits, probe: Probe, workers: frozenset[str] = frozenset()) -> Members:
+def members_of(limits: Limits, probe: Probe) -> Members:
     """Who must take part in a planned collective."""
     what = "adapters" if limits.hcas else "rails"
     devices = limits.hcas or len(probe.rails)
-    return Members(probe.ranks, len(probe.nodes), workers, devices, what)
+    return Members(probe.ranks, len(probe.nodes), devices, what)
 
 
 NVLINK_FRACTION: Final = 0.6
@@ -215,7 +210,7 @@ def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list
         transport="nvlink" if floor else None,
         floor_gb_s=floor or None,
         floor_origin=f"{NVLINK_FRACTION:g} x {nvlink_gbyte_s:g} GB/s of NVLink",
-        members=Members(item.probe.ranks, 1, frozenset(), devices=0),
+        members=Members(item.probe.ranks, hosts=1, devices=0),
     )
     return judge_run(log, asked)
 

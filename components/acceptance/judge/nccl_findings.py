@@ -1,25 +1,24 @@
-"""Findings about a parsed NCCL log; used for evidence and for any log a user hands in."""
+"""Findings about a parsed NCCL log; used for evidence and for any log a user hands in.
+
+Only NCCL's list of devices shows InfiniBand or RoCE. Only some lines or numbers tell NVLink from
+PCIe. A way that no line shows is not proven: never a pass. Only ways.yaml decides, by the names of
+networks and devices, which of them are RDMA.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Final
+from typing import Final, Literal, cast
 
-from components.acceptance.judge.nccl_ways import (
-    Expectation,
-    in_use,
-    judge_way,
-    used_devices,
-    way_of,
-)
-from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
-from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
+from components.acceptance.judge.verdict import Finding, Verdict, first_rule, row, verdict_for
+from components.acceptance.logs.log_model import Hca, HostNetwork, Measure, NcclLog, NcclRow, Sizes
 from components.acceptance.logs.nccl_table import bus_factor, families, rounding
 from components.core.plain_text import counted
+from components.core.templates import read_table
 
 LARGE_BYTES: Final = 1 << 30
 """Rows from 1 GiB on show bandwidth; smaller ones show latency (16 MiB: 12 % of the plateau)."""
@@ -37,11 +36,8 @@ _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals are too few to compare two bandwidths."""
 
-LogVerdict = tuple[Verdict, str, str]
-"""Verdict, the log's state, and details."""
 
-
-def completeness_of(log: NcclLog) -> LogVerdict:
+def completeness_of(log: NcclLog) -> tuple[Verdict, str, str]:
     """Whether one run is whole, what its log shows, and details.
 
     A log with a contradiction between its sizes, ranks and numbers was cut, mixed or edited.
@@ -73,11 +69,6 @@ def completeness_of(log: NcclLog) -> LogVerdict:
         detail = f"{rows} before the cut"
     problem = next(_contradictions(log), None) if verdict == "passed" else None
     return ("error", *problem) if problem else (verdict, what, detail)
-
-
-def is_alone(log: NcclLog) -> bool:
-    """Whether a single rank took part: then no data was sent."""
-    return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
 
 
 def _contradictions(log: NcclLog) -> Iterator[tuple[str, str]]:
@@ -217,7 +208,7 @@ _LARGEST_OLD_ERROR = 1e-3
 def judge_completeness(log: NcclLog) -> Finding:
     """Is the log whole: from its start to its footer, with all ranks and sizes?"""
     verdict, actual, detail = completeness_of(log)
-    if verdict == "passed" and is_alone(log):
+    if verdict == "passed" and (len(log.ranks) or log.nranks) == 1:
         verdict, actual = "error", "a single rank, without traffic"
     return row("nccl completeness", verdict, actual, detail)
 
@@ -248,7 +239,18 @@ def judge_correctness(log: NcclLog, *, must: bool = False) -> Finding:
 
 def judge_transport(log: NcclLog, expect: Expectation | None) -> Finding:
     """Did the data take the expected transport, by the lines that prove it?"""
-    seen, proof = seen_transports(log)
+    channels = log.channels
+    counts = {f"NET/{name}": count for name, count in sorted(channels.net.items())}
+    counts |= {"P2P": channels.peer, "SHM": channels.shared_memory}
+    counts |= dict.fromkeys(channels.other, 1)
+    seen = [name for name, count in counts.items() if count]
+    # Channel lines are the proof if there are any.
+    layers = ", ".join(sorted(used_devices(log)))
+    proof = f"channel lines: {', '.join(f'{counts[name]} {name}' for name in seen)}"
+    proof += f"; devices: {layers}" if layers else ""
+    if not seen:
+        seen = [f"NET/{name}" for name in sorted(log.networks)]
+        proof = "from 'Using network' only: no channel line proves it"
     if expect is None:
         why = proof if seen else "give --expect to judge it"
         actual = f"{', '.join(seen) or 'none shown'} (not proven)"
@@ -335,21 +337,6 @@ def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
         return (), ""
     largest = max(log.rows, key=lambda each: each.size_bytes or 0)
     return (largest,), f"no row reaches 1 GiB: the largest row, {show_bytes(largest.size_bytes)}"
-
-
-def seen_transports(log: NcclLog) -> tuple[tuple[str, ...], str]:
-    """The transports in use, by proof: channel lines if there are any, else `Using network`."""
-    channels = log.channels
-    counted = {f"NET/{name}": count for name, count in sorted(channels.net.items())}
-    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory}
-    counted |= dict.fromkeys(channels.other, 1)
-    seen = {name: count for name, count in counted.items() if count}
-    if seen:
-        counts = ", ".join(f"{count} {name}" for name, count in seen.items())
-        layers = ", ".join(sorted(used_devices(log)))
-        return tuple(seen), f"channel lines: {counts}{'; devices: ' if layers else ''}{layers}"
-    names = [f"NET/{name}" for name in sorted(log.networks)]
-    return tuple(names), "from 'Using network' only: no channel line proves it"
 
 
 def show_bytes(size: int | None) -> str:
@@ -471,3 +458,132 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
     check, why = "named stragglers" if named else "stragglers", "; ".join(named)
     return [row(check, "failed", actual, why, spike=_SPIKE, varies=_VARIES_PERCENT)]
+
+
+Expectation = Literal["ib", "roce", "nvlink", "socket"]
+Way = Literal["verbs", "socket", "other", "unknown"]
+LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
+PCIE_LIMIT_GB_S: Final = 128.0
+"""The raw rate of 16 lanes of PCIe 6.0 one way: a higher bus bandwidth proves NVLink."""
+_WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
+
+
+_TABLES: Final[Mapping[str, Mapping[str, str]]] = read_table(__file__, "ways")
+_NETWORKS: Final = {way: re.compile(text) for way, text in _TABLES["networks"].items()}
+_SPEAKS: Final = {what: re.compile(text) for what, text in _TABLES["speaks"].items()}
+_LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
+
+
+def speaks(device: str) -> str:
+    """Read the kind of a device from its name: `RoCE` for an Ethernet link, or empty if unknown.
+
+    NCCL may have merged several: `mlx5_0+mlx5_1`.
+    """
+    found = {
+        next((what for what, name in _SPEAKS.items() if name.fullmatch(part)), "")
+        for part in device.split("+")
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def way_of(name: str, providers: Sequence[str]) -> Way:
+    """The way over which a network of NCCL sends."""
+    ways = {way for way, pattern in _NETWORKS.items() if pattern.fullmatch(name)}
+    if _LIBFABRIC.fullmatch(name):
+        ways = {_TABLES["providers"].get(provider, "unknown") for provider in providers}
+    return cast("Way", ways.pop()) if len(ways) == 1 else "unknown"
+
+
+def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
+    """Judge whether the data took the expected way; give a reason if the verdict needs one."""
+    channels = log.channels
+    own = channels.net_total or channels.peer or channels.shared_memory
+    ranks = [stranger for stranger in channels.strangers if stranger.startswith("rank ")]
+    strangers = ", ".join((ranks or (() if own else channels.strangers))[:1])
+    # Without channel lines by `Using network`: the network for use between hosts, not the one used.
+    ways = {way_of(name, log.providers) for name in (channels.net if own else log.networks)}
+    known = {_WANTED.get(expect), "unknown"}
+    is_one = max(len({line.host for line in log.ranks}), log.nodes or 0) <= 1
+    lack = "channel line proves it" if ways else "transport line"
+    unproven = not own and (expect == "nvlink" or not ways or ways & known)
+    odd = f"channel lines of {strangers}, which the list of ranks does not have"
+    verdict, why = first_rule(
+        (channels.other, "error", f"channels over {', '.join(channels.other)}, which is not known"),
+        (strangers, "error", odd),
+        (own and expect == "nvlink", "passed", ""),
+        (own and not channels.net and is_one, "failed", ""),
+        (own and not channels.net, "error", "no line shows a channel between hosts"),
+        (unproven, "error", f"no {lack}; run with NCCL_DEBUG=INFO"),
+        (ways - known, "failed", ""),
+        ("unknown" in ways, "error", "no line says what this network sends over"),
+        (True, "passed", ""),
+    )
+    if verdict != "passed" or expect == "socket":
+        return verdict, why
+    return _over_nvlink(log) if expect == "nvlink" else _link_layer(log, LAYERS[expect])
+
+
+def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:
+    channels, links = log.channels, set(log.gpu_links)
+    names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
+    foreign = not all(_NVIDIA.search(name) for name in names) or not (names or log.nccl_version)
+    best = max((row.worst_busbw_gb_s for row in log.rows), default=0.0)
+    amd = log.is_rccl or any(_AMD.search(name) for name in names)
+    one_gpu = f"two ranks use one GPU ({', '.join(log.shared_gpus[:1])}): its own memory, no link"
+    few = not channels.mnnvl and log.gpus_known < 2  # noqa: PLR2004 - the two ends of a link
+    by_pcie = f"GPUs reach each other over PCIe: {', '.join(sorted(links))}"
+    return first_rule(
+        (channels.net_total or channels.shared_memory, "failed", ""),
+        (links and "NVL" not in links, "failed", by_pcie),
+        (amd, "failed", "the GPUs are not NVIDIA's: AMD's xGMI is not NVLink"),
+        (log.shared_gpus, "error", one_gpu),
+        (few, "error", "no line shows that the ranks are on different GPUs"),
+        (foreign, "error", f"no line says that {[*names, 'a GPU'][0]} is NVIDIA's"),
+        (channels.mnnvl or log.multi_node_nvlink, "passed", "MNNVL between hosts"),
+        (links == {"NVL"}, "passed", "NCCL's search found NVL from GPU to GPU"),
+        (best > PCIE_LIMIT_GB_S, "passed", f"{best:g} GB/s is more than PCIe can carry"),
+        (True, "error", "P2P goes over PCIe too: no line and no number proves NVLink"),
+    )
+
+
+_AMD = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d{2,3}|gfx\d")
+_NVIDIA = re.compile(
+    r"NVIDIA|Tesla|GeForce|Quadro|TITAN|Graphics Device|\b(?:GB|GH|[ABHLPTV])\d{2,3}\b"
+)
+
+
+def used_devices(log: NcclLog) -> dict[str, set[str]]:
+    """Link layer to its devices, among those that the channels use."""
+    found: dict[str, set[str]] = {}
+    for host in log.hosts:
+        for hca in in_use(log, host) or host.hcas:
+            found.setdefault(hca.link_layer, set()).add(hca.device)
+    return found
+
+
+def in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
+    """The devices of a host that its channels use; empty if the channels do not show them."""
+    used = log.channels.devices_by_host.get(host.host, ())
+    if not {hca.index for hca in host.hcas}.issuperset(used):
+        return ()
+    return tuple(hca for hca in host.hcas if hca.index in used)
+
+
+def _link_layer(log: NcclLog, wanted: str) -> tuple[Verdict, str]:
+    devices = used_devices(log)
+    known = {name: speaks(name) for names in devices.values() for name in sorted(names)}
+    aliens = [f"{name} is {what}" for name, what in known.items() if what not in ("RoCE", "")]
+    unknown = "".join([name for name, what in known.items() if not what][:1])
+    hosts = {line.host for line in log.ranks}
+    unseen = "".join(sorted(hosts - set(log.channels.hosts_on_net))[:1])
+    iwarp = f"{unknown} may speak iWARP, which NCCL shows as RoCE: ibv_devinfo tells"
+    lack = "no line 'NET/IB : Using' says whether it is InfiniBand or RoCE"
+    return first_rule(
+        (aliens, "failed", "".join(aliens[:1])),
+        (not devices, "error", lack),
+        (wanted not in devices, "failed", ""),
+        (len(devices) > 1, "error", "devices of both link layers are in use"),
+        (wanted == LAYERS["roce"] and unknown, "error", iwarp),
+        (len(hosts) > 1 and unseen, "error", f"no line shows a network channel of {unseen}"),
+        (True, "passed", ""),
+    )

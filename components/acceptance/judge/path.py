@@ -28,6 +28,8 @@ _ABSENT: Final = 0.1
 HEADER_BYTES: Final = 102
 """Bytes of a RoCE v2 packet besides its payload: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH
 16, ICRC 4, FCS 4 (InfiniBand Architecture 1.4, annex A17). On InfiniBand it is less."""
+_LEAST_IN_CLASS: Final = 0.95
+"""Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
 _OTHERS: Final = 0.01
 """Share that ARP, ping, LLDP and the connection of the probe itself may add (a choice)."""
 _UNTIMED_RUNS: Final = 6
@@ -354,22 +356,20 @@ def _together(hops: list[Hop]) -> Hop:
     )
 
 
-_CLASS_STEPS: Final = {
-    "_egress": "the priority to traffic class map of {device} differs",
-    "_ingress": "the trust of {place} is not L3, or its DSCP map differs: run pulumi up to repair"
-    " it",
-    "receiver_nic": "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp",
-    "sender_nic": "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's trust"
-    " is wrong: compare with the plan, then mlnx_qos",
-}
-"""The end of a hop's role to the step if the class is wrong there."""
+_WRONG_CLASS: Final = (
+    "wrong class at egress",
+    "wrong class at ingress",
+    "wrong class at receiver_nic",
+    "wrong class at sender_nic",
+)
+"""The checks of a hop's class, by the end of its role."""
 
 
 def _fault(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
     """The wrong class or amount of a hop's bytes."""
     if hop.total_bytes is None:
         return None
-    right = _share(hop, limits) >= limits.class_fraction
+    right = _share(hop, limits) >= _LEAST_IN_CLASS
     if hop.total_bytes and hop.status != "uncounted" and not right:
         name, wanted = _class_of(hop, limits)
         expected = f"{name} {wanted}"
@@ -380,17 +380,15 @@ def _fault(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding
             size, in_class = others[top], f"in {name} {top}"
         actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
         why = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
-        step = next(text for role, text in _CLASS_STEPS.items() if hop.role.endswith(role))
-        step = step.format(device=hop.device, place=hop.place)
-        values = {"where": where, "wanted": expected, "place": hop.place, "step": step}
-        return row("wrong class", "failed", actual, why, **values)
+        check = next(it for it in _WRONG_CLASS if hop.role.endswith(it.rpartition(" ")[2]))
+        values = {"where": where, "wanted": expected, "place": hop.place, "device": hop.device}
+        return row(check, "failed", actual, why, **values)
     sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
-    mtus = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name == hop.rail]
-    seen = [item.perftest.mtu_bytes] if item.perftest and item.perftest.mtu_bytes else []
+    seen = item.perftest and item.perftest.mtu_bytes
+    mtu_bytes = min(limits.rdma_mtu_on([hop.rail]), seen or LARGEST_RDMA_MTU)
     # Ports between two leaves also carry the probe's other directions.
     ways = {(each.rail, each.direction) for each in item.hops if each.role == hop.role}
     most = sent.most * (1 if hop.role in _ALWAYS else len(ways))
-    mtu_bytes = min((limits.rdma_mtu_bytes, *mtus, *seen))
     verdict = judge_amount(replace(sent, most=most), hop.total_bytes, mtu_bytes)
     if verdict == "passed":
         return None

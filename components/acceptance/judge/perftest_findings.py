@@ -189,7 +189,7 @@ class PerftestAsked:
 
     link: PerftestLink | None = None
     floor_gbit_s: float | None = None
-    floor_origin: str = ""
+    floor_origin: str = "--min-gbit"
     mtu_bytes: int | None = None
     most_us: float | None = None
     most_tail_us: float | None = None

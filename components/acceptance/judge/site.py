@@ -24,28 +24,10 @@ from components.acceptance.evidence import (
     has_two_directions,
     sends_back,
 )
+from components.acceptance.judge import path, perftest_findings, workload_findings
 from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.path import (
-    DARK,
-    claimed_s,
-    fail_losses,
-    judge_amount,
-    judge_losses,
-    judge_path,
-    judge_storms,
-    name_paused,
-    sent_bytes,
-    show_size,
-    split_shared,
-    warn_pauses,
-)
-from components.acceptance.judge.perftest_findings import (
-    PerftestAsked,
-    judge_perftest_run,
-    judge_perftest_runs,
-)
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     MEASURES,
@@ -56,13 +38,6 @@ from components.acceptance.judge.verdict import (
     overall_verdict,
     row,
     verdict_for,
-)
-from components.acceptance.judge.workload_findings import (
-    judge_image,
-    judge_mpi,
-    judge_node,
-    judge_scan,
-    judge_training,
 )
 from components.acceptance.logs.log_model import PerftestLog, Seen
 from components.acceptance.logs.perftest import NOT_READY
@@ -90,7 +65,9 @@ def warn_spread(item: ProbeEvidence) -> list[Finding]:
         values = {"where": f"{rail}, {direction}", "flows": flows, "links": len(hops)}
         least = total / len(hops) * _IDLE_SPREAD_SHARE
         for hop in (hop for hop in hops if (hop.total_bytes or 0) < least):
-            actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
+            actual = (
+                f"{path.show_size(hop.total_bytes or 0)} of {path.show_size(total)} at {hop.place}"
+            )
             why = f"{hop.place} carried none of {flows} connections, though its session is up"
             found.append(row("spread", "failed", actual, why, **values))
     return found
@@ -155,18 +132,18 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     for where, group in groupby(hops, key=lambda hop: hop.direction):
         own = list(group)
         if all(hop.status == "no_login" for hop in own):
-            found.append(row("dark adapters", "skipped", DARK, where=where))
+            found.append(row("dark adapters", "skipped", path.DARK, where=where))
         elif blind := next((hop for hop in own if hop.status != "observed"), None):
             why = f"{blind.device}: {blind.detail or _UNSEEN}"
             found.append(row("unread adapters", "error", _UNSEEN, why, where=where))
         else:
-            wanted = sent_bytes(item, back=sends_back(item.probe, where))
+            wanted = path.sent_bytes(item, back=sends_back(item.probe, where))
             total = sum(hop.total_bytes or 0 for hop in own)
             share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
             busy = [hop for hop in own if (hop.total_bytes or 0) >= max(share, 1)]
-            verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
+            verdict = "failed" if len(busy) < limits.hcas else path.judge_amount(wanted, total)
             lazy = ", ".join(hop.interface for hop in own if hop not in busy)
-            actual = f"{show_size(total)} through {len(busy)}"
+            actual = f"{path.show_size(total)} through {len(busy)}"
             why = f"adapters without their share: {lazy}" if lazy and verdict != "passed" else ""
             values = {"where": where, "sent": wanted.text, "count": str(limits.hcas)}
             found.append(row("adapter counters", verdict, actual, why, **values))
@@ -234,10 +211,10 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     """Judges one run of acceptance, by default with the limits of its evidence: the plan's."""
     expected = limits or evidence.limits
     findings, warnings = list[Finding](), list[Finding]()
-    for item in split_shared(evidence.probes, expected):
+    for item in path.split_shared(evidence.probes, expected):
         findings += judge_probe(item, expected)
-        warned = judge_losses(item, expected.priority, expected.losses)
-        warned += warn_pauses(item, expected) + warn_nccl(item, expected) + warn_spread(item)
+        warned = path.judge_losses(item, expected.priority, expected.losses)
+        warned += path.warn_pauses(item, expected) + warn_nccl(item, expected) + warn_spread(item)
         warnings += (each.about(item.probe.name) for each in warned)
     skipped = [each.detail for each in evidence.probes if each.outcome == "skipped"]
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
@@ -292,23 +269,27 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         if where := ", ".join(sorted({hop.place for hop in item.hops if hop.discards})):
             why, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
             ran = ran.model_copy(update={"detail": f"{why}; {ran.detail}", "next_step": step})
-        seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
-        found = [name_paused(ran, item, limits), *seen]
+        seen = (
+            workload_findings.judge_node(item.model_copy(update={"nccl": None}), item.node)
+            if item.node
+            else []
+        )
+        found = [path.name_paused(ran, item, limits), *seen]
     else:
         judged = _judge_log(item, limits)
         if judged is None:
             problem = item.problem.what if item.problem else "no log was kept"
             return [row("no log", "error", problem, kind=item.probe.kind).about(name)]
-        found, claimed = [ran], claimed_s(item)
+        found, claimed = [ran], path.claimed_s(item)
         # A table whose rows took longer than the job comes from another run; both are rounded.
         if item.duration_s and claimed > item.duration_s * 1.01 + 0.1:
             took, seconds = f"its rows took {claimed:.1f} s", item.duration_s
             found.append(row("duration", "failed", took, seconds=seconds))
-        found += (name_paused(each, item, limits) for each in judged)
+        found += (path.name_paused(each, item, limits) for each in judged)
         if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
-            judge_way = judge_fabric if limits.transport == "ib" else judge_path
+            judge_way = judge_fabric if limits.transport == "ib" else path.judge_path
             found += judge_way(item, limits)
-    found += judge_storms(item, limits) + fail_losses(item, limits)
+    found += path.judge_storms(item, limits) + path.fail_losses(item, limits)
     return [each if each.subject else each.about(name) for each in found]
 
 
@@ -335,15 +316,15 @@ def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
     found: list[Finding] | None = None
     if item.image is not None:
-        found = judge_image(item, item.image)
+        found = workload_findings.judge_image(item, item.image)
     elif item.node is not None:
-        found = judge_node(item, item.node)
+        found = workload_findings.judge_node(item, item.node)
     elif item.deepspeed is not None:
-        found = judge_scan(item, item.deepspeed, limits)
+        found = workload_findings.judge_scan(item, item.deepspeed, limits)
     elif item.training is not None:
-        found = judge_training(item, item.training, limits)
+        found = workload_findings.judge_training(item, item.training, limits)
     elif item.mpi is not None:
-        found = judge_mpi(item, item.mpi)
+        found = workload_findings.judge_mpi(item, item.mpi)
     elif item.nccl is not None:
         found = judge_nccl(item, item.nccl, limits)
     elif item.perftest is not None:
@@ -359,14 +340,13 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     failure = find_failure([failure for log in logs for failure in log.failures])
     if failure is not None:
         return failure
-    if item.outcome == "completed" and item.exit_code in (0, None):
+    if item.outcome == "completed":
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
         return row("run", "passed", took)
-    code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
     verdict = "error" if item.outcome == "not_run" else "failed"
     why = item.detail or (f"last line: {last}" if last else "it printed nothing")
-    return row("run", verdict, item.outcome.replace("_", " ") + code, why)
+    return row("run", verdict, item.outcome.replace("_", " "), why)
 
 
 ROCE_OVERHEAD_BYTES = 82
@@ -377,15 +357,15 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
     rail = _rail(limits, item.probe)
-    mtu = None if limits.transport == "ib" else _rdma_mtu(limits, item.probe)
-    asked = PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
+    mtu = None if limits.transport == "ib" else limits.rdma_mtu_on(item.probe.rails)
+    asked = perftest_findings.PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
     if not item.probe.tools:
-        return judge_perftest_runs(log, item.probe.name, asked)
+        return perftest_findings.judge_perftest_runs(log, item.probe.name, asked)
     found: list[Finding] = []
     for number, tool in enumerate(item.probe.tools):
         run = log.runs[number] if number < len(log.runs) else PerftestLog()
         own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
-        rows = judge_perftest_run(run, own if tool.endswith("_lat") else asked)
+        rows = perftest_findings.judge_perftest_run(run, own if tool.endswith("_lat") else asked)
         _, verb, what = tool.split("_")
         kind = "BW" if what == "bw" else "Latency"
         if not (verb.capitalize() in run.test and kind in run.test):
@@ -408,12 +388,7 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     """The least average of `ib_write_bw` on a probe's rail in Gb/s, and its origin in words."""
     rail = _rail(limits, probe)
     rate = rail.line_rate_gbit_s if rail else 0.0
-    mtu = _rdma_mtu(limits, probe)
+    mtu = limits.rdma_mtu_on(probe.rails)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
     share = f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate"
     return rate * limits.pair_fraction, f"{share} (ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
-
-
-def _rdma_mtu(limits: Limits, probe: Probe) -> int:
-    own = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name in probe.rails]
-    return min((limits.rdma_mtu_bytes, *own))

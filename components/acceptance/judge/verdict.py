@@ -79,6 +79,15 @@ def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place wher
     return "passed" if is_right else "failed"
 
 
+Rule = tuple[object, Verdict, str]
+"""A condition, the verdict if it holds, and the reason."""
+
+
+def first_rule(*rules: Rule) -> tuple[Verdict, str]:
+    """The verdict and the reason of the first rule that holds."""
+    return next((verdict, why) for holds, verdict, why in rules if holds)
+
+
 def overall_verdict(findings: Iterable[Finding]) -> Verdict:
     """A proven fault outweighs an unknown; nothing judged is an error, not a pass."""
     verdicts = {finding.verdict for finding in findings}

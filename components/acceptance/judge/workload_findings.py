@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, diff_counters
 from components.acceptance.judge.nccl import asked_of, judge_framework, judge_load
@@ -34,6 +34,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
 from components.catalogue.operator_versions import parse_numbers
 from components.core.plain_text import counted
+from components.core.templates import read_table
 from components.jobs.templates import SSHD
 
 _SAME_TOTAL = 0.01
@@ -151,7 +152,6 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     return [row_of("hosts", parts, f"all {len(hosts)} answered once", hosts=", ".join(hosts))]
 
 
-_CONTRACT: Final = "docs/reference/probe-image.md"
 _FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
 """The end of a program's name to the key of its folder."""
 _SSH_PACKAGES: Final = {
@@ -173,12 +173,12 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     image = item.probe.image
     lacks = list(_lacks(item, log))
     if not log.complete:
-        lacks.append(("the whole look", "its output ends in the middle", "read the pod's events"))
+        lacks.append(("image cut off", "its output ends in the middle", {}))
     if lacks:
         verdict = "failed" if log.complete else "error"
         return [
-            row("image", verdict, f"the image {image} {actual}", wanted=wanted, step=step)
-            for wanted, actual, step in lacks
+            row(check, verdict, f"the image {image} {has}", **values)
+            for check, has, values in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
     versions = {log.mpirun_version: None} if log.mpirun_version else {}
@@ -195,8 +195,8 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     return [row("whole image", "passed", actual, "; ".join(doubts), image=image)]
 
 
-MissingPart = tuple[str, str, str]
-"""The expected thing, the image's state, and the fix."""
+MissingPart = tuple[str, str, Mapping[str, str]]
+"""The check, the image's state, and the words of the check's texts."""
 
 
 def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
@@ -206,65 +206,51 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
         key = "mpirun" if program.endswith("mpirun") else next(ends, None)
         first = f"name its place in jobs.programs.{key}" if key else ""
         first = f"install {package} in it" if package else first
-        build = f"build one with: railyard image build ({_CONTRACT})"
-        yield program, f"has no {program}", f"{first}, or {build}" if first else build
+        build = "build one with: railyard image build (docs/reference/probe-image.md)"
+        step = f"{first}, or {build}" if first else build
+        yield "image program", f"has no {program}", {"program": program, "step": step}
     if log.uid != "0":
-        has = f"runs as user {log.uid or 'unknown'}"
-        yield "root", has, f"remove USER from the image: {_CONTRACT}"
+        yield "image user", f"runs as user {log.uid or 'unknown'}", {}
     yield from _mpi_and_nccl_lacks(item.probe, log)
     for missing in log.missing:
         program, _, library = missing.partition(" ")
-        step = "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image"
         has = f"lacks {library}, which {program} is linked with"
-        yield f"{library} for {program}", has, step
+        yield "image library", has, {"program": program, "library": library}
     login = log.login if SSHD in item.probe.programs else ""
     if login and login != "ok":
         said = next((line for line in log.said if line), "it said nothing")
         more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")
         because = f"{said}; {more}" if more and more != said else said
-        step = f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})"
-        yield "root to log in over SSH by key", f"lets no login in: {because}", step
+        yield "image login", f"lets no login in: {because}", {}
     elif login and log.home != "/root":
         home = log.home or "no folder"
-        has = f"has {home} as home of root, and the key is mounted at /root/.ssh"
-        yield "/root as home of root", has, "give root the home /root in /etc/passwd"
+        yield "image home", f"has {home} as home of root, and the key is mounted at /root/.ssh", {}
 
 
 def _mpi_and_nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
     for program in (name for name, word in log.mpi.items() if word == "no"):
         has = f"has {program} without MPI: each rank would run as a separate job"
-        yield f"{program} built with MPI=1", has, f"build nccl-tests with MPI=1: {_CONTRACT}"
+        yield "image without mpi", has, {"program": program}
     mpirun = next((path for name, path in log.programs.items() if name.endswith("mpirun")), "")
     if mpirun and not any(name in log.mpirun_version for name in _MPIS):
-        has = f"has another mpirun: {log.mpirun_version or 'it prints no version'}"
-        yield "mpirun of Open MPI", has, "name Open MPI's in jobs.programs.mpirun"
+        said = log.mpirun_version or "it prints no version"
+        yield "image mpirun", f"has another mpirun: {said}", {}
     elif mpirun and not log.daemon:
-        has = f"has neither orted nor prted in {mpirun.rpartition('/')[0]}"
-        step = "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun"
-        yield "orted or prted next to mpirun", has, step
+        yield "image daemon", f"has neither orted nor prted in {mpirun.rpartition('/')[0]}", {}
     # An NCCL of unknown release is only a doubt.
     least = probe.nccl_least
     for program, release in log.nccl.items():
         if not least or not release or parse_numbers(release) >= parse_numbers(least):
             continue
-        step = f"take an image with it, or build one with: railyard image build ({_CONTRACT})"
-        if program == _TORCH:
-            step = "take an image whose PyTorch brings it, as 2.7.0 does"
+        check = "image torch" if program == _TORCH else "image nccl"
         fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"
         has = f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}"
-        yield f"NCCL {least} or newer for {program}", has, step
+        yield check, has, {"program": program, "least": least}
 
 
-SLOWED: Final[Mapping[int, str]] = {
-    0x08: "hardware slowdown",
-    0x20: "the driver lowers the clock because of heat",
-    0x40: "the hardware lowers the clock because of heat",
-    0x80: "power brake: the power supply or the rack asked for less",
-}
-"""Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, for a fault. The power cap (0x04) is
-normal: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
-PCIE_GBYTE_S: Final[Mapping[int, float]] = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""The rate of one lane and direction by generation: PCI-SIG's rate less its line code."""
+_TABLES: Final[Mapping[str, Mapping[Any, Any]]] = read_table(__file__, "gpus")
+SLOWED: Final[Mapping[int, str]] = _TABLES["slowed"]
+PCIE_GBYTE_S: Final[Mapping[int, float]] = _TABLES["pcie_gbyte_s"]
 PCIE_FRACTION: Final = 0.75
 """Least rate of a copy between host and GPU over the rate of its link. An H200 in a virtual machine
 has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks
@@ -401,14 +387,6 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     yield row_of("nvlink errors", hard, f"none; {sum(grown.values())} replays")
 
 
-_LABELS: Final = {
-    "": "of any kind",
-    "host_to_device_memcpy_ce": "host to GPU",
-    "device_to_host_memcpy_ce": "GPU to host",
-    "device_to_device_memcpy_read_ce": "GPU to GPU",
-}
-
-
 def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     lacks = "nvbandwidth" in " ".join(log.absent)
     if lacks or not log.bandwidths:
@@ -423,7 +401,7 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     )
     least = PCIE_FRACTION * min(lanes, default=0.0)
     for test in log.bandwidths:
-        label = _LABELS.get(test.name, test.name)
+        label = _TABLES["copies"].get(test.name, test.name)
         cells = {
             _place(test, line, column): value
             for line, values in enumerate(test.gbyte_s)

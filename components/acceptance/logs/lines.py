@@ -126,43 +126,29 @@ def _strip_prefixes(line: str) -> str:
 _MOST_CHARACTERS: Final = 64 << 20
 """A run's JSON has some hundred kilobytes."""
 _DOCKER_LINE: Final = '{"log":'
-
-
-def first_text(chunks: Iterator[str]) -> str:
-    """The first piece with visible text; of JSON, from its first character on."""
-    for chunk in chunks:
-        head = chunk.lstrip("\ufeff \t\r\n\x00")
-        if head:
-            blanks = len(chunk) - len(head)
-            return head if head.startswith("{") else chunk[max(blanks - 1, 0) :]
-    return ""
-
-
-def is_json(head: str) -> bool:
-    """Whether a log with this beginning is JSON; lines of Docker's driver are text."""
-    return head.startswith("{") and not head.startswith(_DOCKER_LINE)
-
-
-def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
-    """All pieces together; a problem if they are too many for a run's JSON."""
-    parts, size = [head], len(head)
-    for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > _MOST_CHARACTERS:
-            return ParseProblem(kind="unrecognised", what="it is a JSON document of over 64 MiB")
-    return "".join(parts)
+"""The start of a line of Docker's driver, which is text."""
+_INVISIBLE: Final = "\ufeff \t\r\n\x00"
 
 
 def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, Iterator[Line]]:
     """The JSON text of a log, or its problem; of a plain text, None and its lines."""
     chunks = iter((source,) if isinstance(source, str) else source)
-    head = first_text(chunks)
+    # The first piece with visible text; a blank before it may be the indent of a row.
+    first = next((chunk for chunk in chunks if chunk.strip(_INVISIBLE)), "")
+    head = first.lstrip(_INVISIBLE)
     if not head:
         return ParseProblem(kind="empty", what="the log is empty"), iter(())
-    if is_json(head):
-        return whole_text(head, chunks), iter(())
-    return None, read_lines(chain((head,), chunks))
+    if not head.startswith("{") or head.startswith(_DOCKER_LINE):
+        blanks = len(first) - len(head)
+        return None, read_lines(chain((first[max(blanks - 1, 0) :],), chunks))
+    parts, size = [head], len(head)
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > _MOST_CHARACTERS:
+            what = "it is a JSON document of over 64 MiB"
+            return ParseProblem(kind="unrecognised", what=what), iter(())
+    return "".join(parts), iter(())
 
 
 _Made = TypeVar("_Made")
@@ -216,18 +202,10 @@ def last_digit(word: str) -> float:
 
 
 _CHUNK_BYTES: Final = 1 << 20
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-"""Byte order marks (Unicode, chapter 23.8); that of UTF-32 begins as that of UTF-16 does."""
-_PROBE_BYTES: Final = 4096
-_ZERO_SHARE: Final = 0.3
-"""Share of zeros among the bytes at odd or at even places: ASCII in UTF-16 has a zero in all of
-them, a text without zeros in none."""
+_MARKS: Final = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"
+}  # fmt: skip
+"""Byte order marks (Unicode, chapter 23.8)."""
 
 
 class _Reader(Protocol):
@@ -235,18 +213,13 @@ class _Reader(Protocol):
 
 
 def read_chunks(file: _Reader) -> Iterator[str]:
-    """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
+    """The text of a file in pieces: UTF-8, or UTF-16 as Windows' redirection writes it.
 
     Other bytes become replacement characters.
     """
     first = file.read(_CHUNK_BYTES)
-    found = [encoding for mark, encoding in _MARKS if first.startswith(mark)]
-    probe = first[:_PROBE_BYTES]
-    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        half = probe[offset::2]
-        if half.count(0) > _ZERO_SHARE * len(half) and probe.count(0) < len(probe):
-            found.append(encoding)
-    decoder = codecs.getincrementaldecoder(next(iter(found), "utf-8"))(errors="replace")
+    encoding = next((name for mark, name in _MARKS.items() if first.startswith(mark)), "utf-8")
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     while first:
         yield decoder.decode(first)
         first = file.read(_CHUNK_BYTES)

@@ -172,11 +172,6 @@ class _Run:
     def has_result(self) -> bool:
         return bool(self.rows or self.latencies or self.bad)
 
-    @property
-    def is_server(self) -> bool:
-        """Whether it is a server, whose log has a header and a rule but cannot have a row."""
-        return bool(self.columns) and self.ended and not self.has_result
-
     def feed(self, line: str) -> None:
         self.finder.feed(line)
         self._feed_fields(line)
@@ -291,7 +286,8 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
                 runs.append(_Run())
             runs[-1].feed(line)
     known = [*filter(_is_known, runs)]
-    measured = [run for run in known if not run.is_server] or known
+    # The log of a server has a header and a rule, but cannot have a row.
+    measured = [run for run in known if run.has_result or not run.ended or not run.columns] or known
     if not measured:
         what = "no line of perftest is in it; is it the log of another tool?"
         return ParseProblem(kind="unrecognised", what=what)

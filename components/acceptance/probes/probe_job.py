@@ -9,19 +9,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 from components.acceptance.evidence import Probe
-from components.containers.container_plan import (
-    find_devices,
-    in_container,
-    mpirun,
-    nccl_exports,
-    on_own_devices,
-    shell_words,
-)
+from components.containers import container_plan
 from components.core.to_json import OMIT_EMPTY
+from components.jobs import templates
 from components.jobs.environment import job_script, mpirun_command, program_path
 from components.jobs.job_plan import (
     EXAMPLES,
@@ -31,15 +25,6 @@ from components.jobs.job_plan import (
     deepspeed_workers,
 )
 from components.jobs.mpi import launched_job, mpi_job
-from components.jobs.templates import (
-    JsonObject,
-    env_list,
-    fit_name,
-    make_container,
-    make_job,
-    make_limits,
-    make_pod,
-)
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -85,14 +70,14 @@ class ProbeJob:
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
     """Print the locked-memory limit of a pod on one worker; it should be `unlimited`."""
-    container: JsonObject = {"name": "memlock", "image": spec.jobs.image}
+    container: templates.JsonObject = {"name": "memlock", "image": spec.jobs.image}
     container["command"] = ["/bin/sh", "-c", "ulimit -l"]
-    return make_pod(spec, f"memlock-{host.name}", {"spec": pod_on(host, container)})
+    return templates.make_pod(spec, f"memlock-{host.name}", {"spec": pod_on(host, container)})
 
 
-def pod_on(host: Host, container: JsonObject) -> JsonObject:
+def pod_on(host: Host, container: templates.JsonObject) -> templates.JsonObject:
     """A pod on one node; it never restarts, because a failure is a result."""
-    node: JsonObject = {"kubernetes.io/hostname": host.node}
+    node: templates.JsonObject = {"kubernetes.io/hostname": host.node}
     return {"restartPolicy": "Never", "nodeSelector": node, "containers": [container]}
 
 
@@ -135,12 +120,14 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
         "diagnose": "1",
     }
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in settings.items()]
-    container = make_container(spec.jobs.image, "node", make_limits({}, host.gpus))
+    container = templates.make_container(
+        spec.jobs.image, "node", templates.make_limits({}, host.gpus)
+    )
     container["command"] = ["/bin/sh", "-c", "".join(lines) + job_script("node_health")]
     pod = pod_on(host, container) | gpu_runtime(spec)
     name = f"node-{host.name}{ending}"
     probe = Probe(name=name, kind="node", rails=(), nodes=(host.name,), ranks=host.gpus)
-    job = make_pod(spec, name, {"spec": pod})
+    job = templates.make_pod(spec, name, {"spec": pod})
     return ProbeJob(probe, (job,), watched=0, command=("node_health", *load), image=spec.jobs.image)
 
 
@@ -195,7 +182,7 @@ def nccl_job(
     )
     # The last worker's name must be a DNS label for the operator (`validateMPIJobName` of
     # kubeflow/mpi-operator), and a kind may be called as its first host is.
-    job = fit_name(name, f"-worker-{len(kind.hosts) - 1}")
+    job = templates.fit_name(name, f"-worker-{len(kind.hosts) - 1}")
     image = spec.jobs.image
     body = launched_job(spec, job, kind, command, image)
     return ProbeJob(probe, (body,), watched=0, command=command, image=image)
@@ -216,12 +203,6 @@ RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
 server has one, so any number of pairs may run at once."""
 POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
 """Placeholder for its address in the pod network, for adapters without an address."""
-
-
-@lru_cache
-def with_flows(flows: int) -> PerftestCase:
-    """Give the rail test with this number of connections."""
-    return RAIL_CASE.model_copy(update={"qps": flows}) if flows > 1 else RAIL_CASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +266,13 @@ def perftest_command(
     return (*command, server) if server else tuple(command)
 
 
-def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
-    """One test between two workers as two plain pods; the data of a read flow to the client."""
+def perftest_job(
+    spec: ClusterSpec, pair: RailPair, test: PairTest, *, as_jobs: bool = False
+) -> ProbeJob:
+    """One test between two workers as two plain pods; the data of a read flow to the client.
+
+    `as_jobs` makes two Jobs for a user, whose addresses are known before they run.
+    """
     name = f"perftest-{test.name}-{pair.client.name}-{pair.server.name}"
     own, far = spec.rail(test.rail), spec.rail(test.server_rail or test.rail)
     if own is None or far is None:
@@ -296,6 +282,7 @@ def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
         network = spec.pod_network
         # `static` has one address per rail.
         is_known = network.ipam == "static" or network.host_network or far.name in pod_links(spec)
+        is_known = is_known or as_jobs
         server_end = rail_attachment(spec, far, server=pair.server if is_known else None)
         address = server_address(spec, far, pair.server) if is_known else RAIL_ADDRESS
         client_end = rail_attachment(spec, own)
@@ -318,33 +305,16 @@ def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
         tools=tools if tools != ("ib_write_bw",) else (),
         refused=refused,
     )
-    ends = (("s", server), ("c", client))
-    pods = tuple(make_pod(spec, f"{name}-{end}", pod, runs_s) for end, pod in ends)
+    make = templates.make_job if as_jobs else partial(templates.make_pod, runs_s=runs_s)
+    bodies = tuple(make(spec, f"{name}-{end}", pod) for end, pod in (("s", server), ("c", client)))
     words = [word for call in calls for word in (";", *call)]
-    return ProbeJob(probe, pods, 1, tuple(words[1:]), spec.jobs.image, runs_s)
+    return ProbeJob(probe, bodies, 1, tuple(words[1:]), spec.jobs.image, runs_s)
 
 
 def programs_of(command: Sequence[str]) -> list[str]:
     """The programs that a probe's command calls, one after the other."""
     starts = [0, *(place + 1 for place, word in enumerate(command) if word == ";")]
     return [command[place] for place in starts]
-
-
-def user_perftest(spec: ClusterSpec, rail: Rail, pair: RailPair) -> ProbeJob:
-    """Make the test of one rail as two Jobs, whose addresses are known before they run."""
-    address = server_address(spec, rail, pair.server)
-    test = PairTest(rail.name, rail.name)
-    serve = _script(spec, test, "server", [perftest_command(spec)])
-    call = _script(spec, test, "client", [perftest_command(spec, address)])
-    served = rail_attachment(spec, rail, server=pair.server)
-    ends = (
-        _pod(spec, (pair.server, rail, served), serve),
-        _pod(spec, (pair.client, rail, rail_attachment(spec, rail)), call),
-    )
-    name = f"perftest-{rail.name}-{pair.client.name}-{pair.server.name}"
-    probe = perftest_job(spec, pair, test).probe
-    jobs = tuple(make_job(spec, f"{name}-{end}", pod) for end, pod in zip("sc", ends, strict=True))
-    return ProbeJob(probe, jobs, 1, perftest_command(spec, address), spec.jobs.image)
 
 
 def _script(
@@ -375,11 +345,11 @@ def _pod(
     script: str,
     *,
     gpu: bool = False,
-) -> JsonObject:
+) -> templates.JsonObject:
     """The pod of one end; for GPU memory it gets all GPUs of its node and chooses the nearest."""
     host, rail, attachment = end
-    limits = make_limits(attachment.resources, host.gpus if gpu else 0)
-    container = make_container(spec.jobs.image, "perftest", limits)
+    limits = templates.make_limits(attachment.resources, host.gpus if gpu else 0)
+    container = templates.make_container(spec.jobs.image, "perftest", limits)
     container["command"] = ["/bin/sh", "-c", script]
     env = dict(spec.jobs.env)
     pod = pod_on(host, container) | (gpu_runtime(spec) if gpu else {})
@@ -388,7 +358,7 @@ def _pod(
         nic = nic_on(host, rail.name) if rail else None
         env |= {"RAIL_INTERFACE": nic.netdev} if nic else {}
     if env:
-        container["env"] = env_list(dict(sorted(env.items())))
+        container["env"] = templates.env_list(dict(sorted(env.items())))
     return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}
 
 
@@ -490,9 +460,9 @@ def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> Hos
     measured = launch.kind in {"nccl", "resnet50"}
     gpus = sum(host.gpus for host in hosts)
     ranks = gpus if measured else len(hosts)
-    exports = nccl_exports(spec) if measured else ()
-    run = on_own_devices(spec, program) if measured else program
-    script = shlex.join(mpirun(hosts, ranks, (*exports, *run)))
+    exports = container_plan.nccl_exports(spec) if measured else ()
+    run = container_plan.on_own_devices(spec, program) if measured else program
+    script = shlex.join(container_plan.mpirun(hosts, ranks, (*exports, *run)))
     probe = Probe(
         name=launch.name,
         kind=launch.kind,
@@ -503,10 +473,12 @@ def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> Hos
     )
     return HostProbe(
         probe,
-        client=HostCommand(host_endpoint(hosts[0]), in_container(containers, f"{script}\n")),
+        client=HostCommand(
+            host_endpoint(hosts[0]), container_plan.in_container(containers, f"{script}\n")
+        ),
         server=None,
         deadline_s=spec.acceptance.timeout_s if measured else SMOKE_DEADLINE_S,
-        command=mpirun(hosts, ranks, (*exports, *program)),
+        command=container_plan.mpirun(hosts, ranks, (*exports, *program)),
     )
 
 
@@ -537,6 +509,6 @@ def _end(
     """Fill the command into the script of one end; a client tries until its server answers."""
     host, rail = end
     nic = nic_on(host, rail.name)
-    call = job_script(script).replace("ib_write_bw_call", shell_words(command))
-    text = find_devices((nic.netdev,) if nic else ()) + call
-    return HostCommand(host_endpoint(host), in_container(containers, text))
+    call = job_script(script).replace("ib_write_bw_call", container_plan.shell_words(command))
+    text = container_plan.find_devices((nic.netdev,) if nic else ()) + call
+    return HostCommand(host_endpoint(host), container_plan.in_container(containers, text))

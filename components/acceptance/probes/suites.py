@@ -18,7 +18,6 @@ from components.acceptance.probes.probe_job import (
     RAIL_CASE,
     REFUSED_S,
     PairTest,
-    with_flows,
 )
 from components.fabric.links import list_links, routed_neighbours
 from components.model.cluster import ClusterSpec
@@ -134,7 +133,8 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
                 way = ports_between(spec, one, other)
                 flows = flows_for(sum(role == "uplink_egress" for role, _, _ in way))
             swept = tuple(_case(tool, flows=flows) for tool in _SWEEP if full)
-            own.append((pair, PairTest(rail.name, rail.name, swept or (with_flows(flows),))))
+            alone = RAIL_CASE.model_copy(update={"qps": flows})
+            own.append((pair, PairTest(rail.name, rail.name, swept or (alone,))))
         yield "each rail between neighbours", tuple(own)
     if full and roce:
         both = tuple(_case(tool) for tool in _SWEEP[:2])
@@ -148,21 +148,17 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
         hosts = on_infiniband(spec)
         rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
         pairs = [RailPair(one, other, int(rate)) for one, other in pairwise(hosts)]
+        cases = tuple(_case(tool, rdma_cm=False) for tool in _SWEEP)
         names = [(number, f"adapter-{number}") for number in range(hca_count(spec))]
-        cases = [_case(tool, rdma_cm=False) for tool in _SWEEP]
-        host = [
-            PairTest(name, name, (*cases[: None if full else 1],), adapter=n) for n, name in names
-        ]
-        yield "each adapter", tuple((pair, test) for test in host for pair in pairs)
-        if full:
-            gpu = [
-                PairTest(f"{name}-gpu", name, (*cases[:2],), adapter=number, gpu=True)
+        for gpu in (False, True) if full else (False,):
+            ending, chosen = ("-gpu", cases[:2]) if gpu else ("", cases[: None if full else 1])
+            own = [
+                (pair, PairTest(f"{name}{ending}", name, chosen, adapter=number, gpu=gpu))
                 for number, name in names
+                for pair in pairs
             ]
-            yield (
-                "each adapter in GPU memory",
-                _with_gpus(spec, ((pair, test) for test in gpu for pair in pairs)),
-            )
+            where = " in GPU memory" if gpu else ""
+            yield f"each adapter{where}", _with_gpus(spec, own) if gpu else tuple(own)
 
 
 def _case(tool: PerftestTool, *, rdma_cm: bool = True, flows: int = 1) -> PerftestCase:

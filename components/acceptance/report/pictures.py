@@ -84,7 +84,19 @@ def draw_busbw(
     if before:
         old = [row.worst_busbw_gb_s for row in before]
         series.append(("last", "last accepted run", before, old))
-    parts = [*_grid(scale, sizes)]
+    parts = [
+        _text((_LEFT + _WIDTH) / 2, _HEIGHT - 8, "message size", "soft", "middle"),
+        _text(4, 14, "GB/s", "soft"),
+    ]
+    power = 10.0 ** math.floor(math.log10(top / 5))
+    step = next(each * power for each in _STEPS if each * power * 5 >= top * 0.99)
+    for level in (number * step for number in range(int(top / step) + 1)):
+        y = scale.y(level)
+        parts.append(_line((_LEFT, y, _WIDTH - _RIGHT, y), "grid"))
+        parts.append(_text(_LEFT - 8, y + 4, f"{level:g}", "soft", "end"))
+    for size in sizes[:: -max(len(sizes) // _MOST_TICKS, 1)]:
+        anchor, x = "end" if size == max(sizes) else "middle", scale.x(size)
+        parts.append(_text(x, _HEIGHT - _BOTTOM + 18, show_bytes(size), "soft", anchor))
     for number, (kind, label, of, values) in enumerate(series):
         y = _HEIGHT / 2 + 20 * number
         curve = " ".join(
@@ -102,20 +114,6 @@ def draw_busbw(
         y, words = scale.y(level), f"{label}: {level:.2f} GB/s"
         parts += [_line((_LEFT, y, _WIDTH - _RIGHT, y), kind), _text(_LEFT + 6, y - 5, words, kind)]
     return _svg(_WIDTH, _HEIGHT, "bus bandwidth over message size", parts)
-
-
-def _grid(scale: _Scale, sizes: Sequence[int]) -> Iterable[str]:
-    power = 10.0 ** math.floor(math.log10(scale.top / 5))
-    step = next(each * power for each in _STEPS if each * power * 5 >= scale.top * 0.99)
-    for number in range(int(scale.top / step) + 1):
-        place = scale.y(number * step)
-        yield _line((_LEFT, place, _WIDTH - _RIGHT, place), "grid")
-        yield _text(_LEFT - 8, place + 4, f"{number * step:g}", "soft", "end")
-    for size in sizes[:: -max(len(sizes) // _MOST_TICKS, 1)]:
-        anchor = "end" if size == max(sizes) else "middle"
-        yield _text(scale.x(size), _HEIGHT - _BOTTOM + 18, show_bytes(size), "soft", anchor)
-    yield _text((_LEFT + _WIDTH) / 2, _HEIGHT - 8, "message size", "soft", "middle")
-    yield _text(4, 14, "GB/s", "soft")
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,19 @@ def render_html(report: Report, before: Report | None = None) -> str:
         section(name, note if name == "Warnings" else "", bullets(lines)) if lines else ""
         for name, lines in sections(report).items()
     )
+    compared = ""
+    if before is not None:
+        rows = (
+            tr(
+                _name(each.probe),
+                f"{_badge(each.verdict_before)} {escape(each.before)}",
+                f"{_badge(each.verdict)} {escape(each.now)}",
+                _number(each.change),
+            )
+            for each in compare_runs(report, before)
+        )
+        name = f"Against run {before.evidence.run} of {escape(before.evidence.finished_at)}"
+        compared = section(name, table(("probe", "then", "now", "change"), rows), folded=True)
     parts = (
         head,
         _BANNER if evidence.provenance == "lab" else "",
@@ -202,7 +215,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
         topology(report),
         heat_maps(report),
         plots(report, before.evidence if before else None),
-        _compared(report, before),
+        compared,
         warnings,
         waived,
         *_evidence(report),
@@ -273,22 +286,6 @@ def _next_steps(report: Report) -> str:
         some = escape(", ".join([*names][:_NAMED]) + more)
         items += f"<li>{escape(step)}<br><small>{some}</small></li>"
     return section("What to do next", f"<ol>{items}</ol>")
-
-
-def _compared(report: Report, before: Report | None) -> str:
-    if before is None:
-        return ""
-    rows = (
-        tr(
-            _name(each.probe),
-            f"{_badge(each.verdict_before)} {escape(each.before)}",
-            f"{_badge(each.verdict)} {escape(each.now)}",
-            _number(each.change),
-        )
-        for each in compare_runs(report, before)
-    )
-    title = f"Against run {before.evidence.run} of {escape(before.evidence.finished_at)}"
-    return section(title, table(("probe", "then", "now", "change"), rows), folded=True)
 
 
 def _evidence(report: Report) -> Iterator[str]:
