@@ -33,6 +33,13 @@ from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
 
 REBOOT_VERB: Final = "device reboot-hosts"
+HOSTS_A_STEP: Final = 100
+"""Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
+UPGRADE_VERB: Final = "device upgrade-node"
+UPGRADE_SUFFIX: Final = "-upgrade"
+UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
+_SHOWN: Final = 8
+"""Most nodes that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +82,6 @@ class RebootGroup:
     def hosts(self) -> tuple[str, ...]:
         """Names, in file order."""
         return tuple(step.request.endpoint.device for step in self.steps)
-
-
-HOSTS_A_STEP: Final = 100
-"""Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
 
 
 def reboot_parts(groups: Sequence[RebootGroup]) -> Mapping[str, list[HostRebootStep]]:
@@ -164,10 +167,6 @@ def plan_reboots(
             steps.append(HostRebootStep(f"{host.name}-reboot", request, plan.converge.name))
         groups.append(RebootGroup(number, tuple(steps), units.get(members[0].name, "")))
     return tuple(groups)
-
-
-UPGRADE_VERB: Final = "device upgrade-node"
-UPGRADE_SUFFIX: Final = "-upgrade"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +281,6 @@ def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
     """Keep only groups and nodes that this update upgrades."""
     left = (UpgradeGroup(tuple(s for s in group.steps if not s.kept)) for group in groups)
     return tuple(group for group in left if group.steps)
-
-
-UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
-_SHOWN: Final = 8
-"""Most nodes that a refusal lists."""
 
 
 def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:

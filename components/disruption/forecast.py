@@ -24,6 +24,10 @@ DRAIN: Final = "pending.drain."
 POWER: Final = "pending.power."
 BEGUN: Final = "pending.begun"
 IN_SERVICE: Final = "pending.in_service"
+WAITS: Final = "waits "
+"""Start of the part of a step's note that lists its host's waiting changes."""
+_RELOADS: Final = "reboots unless the modules can be reloaded"
+_OWN: Final = re.compile(rf"{WAITS}\d+: .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +96,6 @@ def setting_words(key: str, value: str) -> str:
     where, _, setting = key.rpartition(".")
     kind, _, rest = where.partition(".")
     return " ".join(part for part in (kind, rest, setting, value) if part)
-
-
-WAITS: Final = "waits "
-"""Start of the part of a step's note that lists its host's waiting changes."""
-_RELOADS: Final = "reboots unless the modules can be reloaded"
-_OWN: Final = re.compile(rf"{WAITS}\d+: .*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from components.remote.step import Endpoint
 DRAIN_VERB: Final = "device drain-nodes"
 STEP: Final = "departures-drain"
 """Name of the step and its resource; it is an API."""
+FIELD: Final = "leave"
+"""The key for `PortsLeave` in a switch's request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +153,6 @@ def how_to_allow(count: int) -> str:
         f"write `disruption: {{max_unavailable: {count}}}` if the jobs can spare them, or plan a"
         " window and write `disruption: {ports: allow}`"
     )
-
-
-FIELD: Final = "leave"
-"""The key for `PortsLeave` in a switch's request."""
 
 
 @dataclass(frozen=True, slots=True)

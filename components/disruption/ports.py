@@ -34,6 +34,7 @@ from components.remote.one_run import hold_lock
 
 AT_ONCE: Final = 8
 """Nodes drained at once; each sends a request every two seconds."""
+_LEAVE: Final = TypeAdapter(PortsLeave)
 
 
 @dataclass(slots=True)
@@ -108,9 +109,6 @@ def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
     with hold_lock(f"drain-{request.stack}", busy, LOCK_DEADLINE_S):
         evidence = LeaveRun(request, cluster).perform()
     return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
-
-
-_LEAVE: Final = TypeAdapter(PortsLeave)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -139,9 +139,7 @@ class HostRun(Turn[HostReboot]):
         self._maintain("forget-mark")
 
     def _node(self, calls: Calls | None) -> Node | None:
-        name, node = self.request.node_name, None
-        if calls is not None:
-            node = open_node(name, calls, self)
+        node = None if calls is None else open_node(self.request.node_name, calls, self)
         if node is None:
             self.service = "it is not a node of a cluster"
         else:

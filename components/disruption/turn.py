@@ -31,6 +31,9 @@ from components.remote.tools import ToolCall
 
 Asked: TypeAlias = HostReboot | NodeUpgrade
 """A request on stdin: one node, and its cluster."""
+LOCK_DEADLINE_S: Final = 60.0
+"""Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
+_Request = TypeVar("_Request", bound=Asked)
 
 
 def open_cluster(
@@ -93,13 +96,6 @@ def _is_away(nodes: Nodes, name: str) -> bool:
     """Whether a node is not Ready, or cordoned. A host without a node runs no jobs."""
     node = nodes.get(name)
     return node is not None and (is_cordoned(node) or not is_ready(node))
-
-
-LOCK_DEADLINE_S: Final = 60.0
-"""Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
-
-
-_Request = TypeVar("_Request", bound=Asked)
 
 
 @dataclass(slots=True)

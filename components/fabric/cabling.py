@@ -28,8 +28,6 @@ _LEAST: Final = 2
 """Least number of wrong cables that hints at another switch: a single one is a misplugged port."""
 _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
-
-
 MOST_PATHS: Final = 64
 """FRR and EOS, as configured, use at most this many equal paths; of more it is not known which."""
 Networks = Mapping[str, tuple[str, ...]]

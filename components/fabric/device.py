@@ -18,15 +18,9 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UsageError
+from components.fabric import edit as edits
 from components.fabric import moves
-from components.fabric.edit import (
-    Edit,
-    every_key,
-    read_baseline,
-    render_baseline,
-    unpack_baseline,
-    with_new_ports,
-)
+from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.fabric_plan import SwitchPlan
@@ -55,6 +49,8 @@ Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
 """Keeps hosts behind ports (empty: every port) out of service; gives the names of their nodes."""
 Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 """Which of some ports change together, one group after the other."""
+OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
+"""The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
     recorded = environ.get(BASELINE_VARIABLE)
     if request.baseline is not None or not recorded:
         return request
-    known = json.dumps(read_baseline(unpack_baseline(recorded)))
+    known = json.dumps(edits.read_baseline(recorded))
     return replace(request, baseline=read_request(_STATE, known, "switch request"))
 
 
@@ -105,13 +101,13 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     """Record every key that a file may come to own, or the baseline that the request brings."""
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
-        return render_baseline(request.baseline)
+        return edits.render_baseline(request.baseline)
     with _exchange(request, environ, request.endpoint.read_s or READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         who = _prove(request, exchange, None)
-        wanted = every_key(exchange.list_ports(), request.desired)
+        wanted = edits.every_key(exchange.list_ports(), request.desired)
         kept = replace(who, stacks=()) if who else None
-        return render_baseline(exchange.record(wanted).model_copy(update={"identity": kept}))
+        return edits.render_baseline(exchange.record(wanted).model_copy(update={"identity": kept}))
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -162,7 +158,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "unknown. Nothing was changed. Restore the stack's state from a backup, or restore "
             "the switch yourself and remove its steps with `pulumi state delete`."
         )
-    baseline = with_new_ports(request.baseline, request.desired, request.os)
+    baseline = edits.with_new_ports(request.baseline, request.desired, request.os)
     with _writing(replace(request, ports="allow"), environ) as step:
         outcome = step.change(
             request.desired,
@@ -339,10 +335,6 @@ class _Step:
 def _writing(request: SwitchRequest, environ: Mapping[str, str]) -> Generator[_Step, None, None]:
     with open_gate(request.endpoint, system_of(request.os).drain) as gate:
         yield _Step(request, environ, gate)
-
-
-OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
-"""The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
 
 
 def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, note: str) -> str:

@@ -37,6 +37,15 @@ PACK_ABOVE: Final = 1_000
 """Characters of a baseline. The state holds it twice, and 32 equal ports pack to a tenth; Linux
 takes 131,072 characters in one variable, which some 400 ports would fill."""
 PACKED: Final = "zlib:"
+CHANGES_CLASS: Final = "running traffic changes its class"
+"""First words of the line about changes that are not refused but may disturb running jobs."""
+MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
+"""First words of the lines about interruptions, and about changes without a timed restore."""
+_UNKNOWN: Final = "interrupts: not known"
+_NO_TIMER: Final = (
+    "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
+    " next update or a restart; have its console at hand"
+)
 
 
 def baseline_file(stack: str, device: str) -> Path:
@@ -74,8 +83,9 @@ def render_baseline(state: SwitchState) -> str:
 
 
 def read_baseline(text: str) -> dict[str, object]:
-    """The recorded values with one entry for each port."""
-    document = json.loads(text)
+    """The recorded values, packed or not, with one entry for each port."""
+    packed = text.removeprefix(PACKED)
+    document = json.loads(text if packed == text else zlib.decompress(base64.b64decode(packed)))
     ports = document.get("ports", {}).items()
     return {**document, "ports": {name: port for names, port in ports for name in names.split()}}
 
@@ -90,12 +100,6 @@ def pack_baseline(text: str) -> str:
     if len(line) <= PACK_ABOVE:
         return line
     return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()
-
-
-def unpack_baseline(text: str) -> str:
-    """The other way."""
-    packed = text.removeprefix(PACKED)
-    return text if packed == text else zlib.decompress(base64.b64decode(packed)).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +227,6 @@ def drift_of_switch(
     was, note = applied_switch(recorded)
     found = diff_states(facts, was) if isinstance(facts, SwitchState) else ()
     return make_drift(device, step, facts, found, edited=was != desired, note=note)
-
-
-CHANGES_CLASS: Final = "running traffic changes its class"
-"""First words of the line about changes that are not refused but may disturb running jobs."""
-MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
-"""First words of the lines about interruptions, and about changes without a timed restore."""
-_UNKNOWN: Final = "interrupts: not known"
-_NO_TIMER: Final = (
-    "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
-    " next update or a restart; have its console at hand"
-)
 
 
 def preview_switch(

@@ -20,6 +20,12 @@ from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
 
+_NO_PORT: Final = PortState()
+"""Made once: a switch with all VLANs on its trunks has thousands of settings to look at."""
+_NUMBERED = re.compile(r"(.*_)(0|[1-9]\d*)")
+_SHORTEST_RUN = 3
+"""Fewer neighbouring ports are written one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -79,10 +85,6 @@ def effect_of(system: str, change: Difference) -> Effect:
     return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
-_NO_PORT: Final = PortState()
-"""Made once: a switch with all VLANs on its trunks has thousands of settings to look at."""
-
-
 def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
     """Whether the target is complete for the list to which the setting belongs."""
     kind, _, name = where.partition(" ")
@@ -136,11 +138,6 @@ def describe_changes(
     """One text a place: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`; without `order` by port."""
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
     return tuple(f"{place}: {', '.join(said)}" for place, said in _grouped(moved, order or {}))
-
-
-_NUMBERED = re.compile(r"(.*_)(0|[1-9]\d*)")
-_SHORTEST_RUN = 3
-"""Fewer neighbouring ports are written one by one."""
 
 
 def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) -> Iterator[str]:

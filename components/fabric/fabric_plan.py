@@ -10,7 +10,7 @@ from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
 from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
-from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
+from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm
 from components.fabric.parts import Frozen
 from components.fabric.ports import plan_link, plan_queues, splits_by_speed, splits_of, with_repairs
 from components.fabric.state import PortState, SwitchState
@@ -100,12 +100,13 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     ufm = spec.infiniband.ufm if spec.infiniband else None
     if ufm is None:
         return switches
-    desired = plan_ufm(spec, ufm)
+    desired, (name, key) = plan_ufm(spec, ufm), (ufm.name, ufm.certificate_sha256)
+    there = Endpoint(name, "switch", ufm.address, ufm.port, ufm.user, key, ufm.password.name)
     last = SwitchPlan(
         name=ufm.name,
         os=UFM,
         model="UFM Enterprise",
-        endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
+        endpoint=with_deadlines(there, spec.deadlines.switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
         # None of its ports leads to a host, so an interruption waits for `allow`.

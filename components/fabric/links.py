@@ -12,6 +12,9 @@ from components.model.fabric import Rail, Switch, SwitchPort
 from components.model.once import once
 from components.model.places import link_of
 
+LEAF: Final = 0
+SPINE: Final = 1
+
 
 @dataclass(frozen=True, slots=True)
 class LinkEnd:
@@ -182,10 +185,6 @@ def _redundant_spines(
         for leaf in under:
             joined.setdefault((leaf, tier[spine]), set()).add(spine)
     return map(frozenset, joined.values())
-
-
-LEAF: Final = 0
-SPINE: Final = 1
 
 
 def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:

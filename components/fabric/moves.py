@@ -24,6 +24,12 @@ Stage = Literal["none", "open", "forced"]
 """`open`: lines are held back; `forced`: they are in force, but not confirmed; `none`: neither."""
 EXAMPLE_ID: Final = "<revision>"
 """A plan shows this to people if the switch itself names the candidate."""
+_NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
+"""Settings that a port may have for thousands of VLANs or 64 DSCPs."""
+_BESIDE: Final = "ports beside the file's"
+_MOST_LINES: Final = 20
+"""Lines of a text that a message shows: a whole configuration may have thousands."""
+_WIDEST: Final = 200
 
 
 class Packed(str):
@@ -117,14 +123,6 @@ def guarded(guard: base.Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
     named = Candidate(guard, serial=1, count=1, given=EXAMPLE_ID if guard.find_id else None).named
     opened = (named(guard.open),) if guard.open else ()
     return (*opened, *plain, *map(named, guard.force), named(guard.confirm))
-
-
-_NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
-"""Settings that a port may have for thousands of VLANs or 64 DSCPs."""
-_BESIDE: Final = "ports beside the file's"
-_MOST_LINES: Final = 20
-"""Lines of a text that a message shows: a whole configuration may have thousands."""
-_WIDEST: Final = 200
 
 
 def describe_moves(

@@ -16,13 +16,16 @@ from components.model.fabric import Switch, SwitchPort
 from components.model.infiniband import IbPartition, Membership, Ufm
 from components.model.owners import guids_by_pods
 from components.model.places import link_address, link_of, subnets_of, vf_guids
-from components.remote.step import Endpoint
 
 ANY_OTHER: Final = "external"
 """A neighbour with any AS number but the switch's own."""
 _TWO_ENDS: Final = 31
 """Prefix length of a link with two ends (RFC 3021)."""
 Addresses = dict[str, tuple[str, ...]]
+_AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
+    "full": "full, index 0",
+    "limited": "limited, index 0",
+}
 
 
 def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
@@ -141,25 +144,6 @@ def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
             partitions={show_pkey(each.pkey): _partition(spec, each) for each in partitions},
         )
     )
-
-
-def ufm_endpoint(ufm: Ufm) -> Endpoint:
-    """How UFM is reached; its pinned key is the SHA-256 of its certificate."""
-    return Endpoint(
-        device=ufm.name,
-        kind="switch",
-        address=ufm.address,
-        port=ufm.port,
-        user=ufm.user,
-        host_key=ufm.certificate_sha256,
-        password_secret=ufm.password.name,
-    )
-
-
-_AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
-    "full": "full, index 0",
-    "limited": "limited, index 0",
-}
 
 
 def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:

@@ -24,6 +24,33 @@ WHOLE: Final = "whole"
 """Key of a switch's `native` that holds words on the whole configuration."""
 _LIST: Final = TypeAdapter(tuple[str, ...])
 _FIELDS: Final = TypeAdapter(dict[str, str])
+UP: Final = "established"
+"""How every system calls a session that carries routes (RFC 4271), in capitals or not."""
+_SHOWN: Final = 200
+"""Most letters shown of an unreadable answer; enough for a refusal."""
+NONE, TRAFFIC = Effect.NONE, Effect.TRAFFIC
+_BFD: Final = Impact(
+    TRAFFIC,
+    "the session may restart",
+    NONE,
+    systems={"cumulus": (TRAFFIC, "routing restarts on the whole switch")},
+)
+_RESTARTS: Final = Impact(TRAFFIC, "every BGP session restarts", NONE)
+_ROUTES: Final = Impact(TRAFFIC, "routes go or change", NONE)
+ALL_PORTS: Final = "ALL"
+"""The member that means every port of the subnet."""
+MemberKind = Literal["full", "limited", "both", "full, index 0", "limited, index 0"]
+"""`both` is found on switches (for virtual ports) and put back, never wanted. `index 0` is UFM's:
+the key is the first one of the port's table."""
+_JOINS: Final = Impact(TRAFFIC, "unproven: its members may join again", NONE)
+_MANAGER: Final = Impact(TRAFFIC, "the subnet loses this manager", NONE, {"on": NONE})
+_PATHS: Final = Impact(TRAFFIC, "unproven: paths are computed again")
+ALL: Final = "all"
+"""Not a port's name on any system, since those have a digit."""
+_Port = Mapping[str, JsonValue]
+_OTHER: Final = ("no value of JSON",)
+MARKS: Final = "/var/lib/railyard"
+"""Folder on a Linux switch, as on hosts; in it is one for the stack that manages the switch."""
 
 
 def sources(**written: bool) -> dict[str, str]:
@@ -62,14 +89,6 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-UP: Final = "established"
-"""How every system calls a session that carries routes (RFC 4271), in capitals or not."""
-
-
-_SHOWN: Final = 200
-"""Most letters shown of an unreadable answer; enough for a refusal."""
-
-
 def why_unread(answer: str) -> str:
     """The words of an answer that could not be read, as the reason why something is not known."""
     return " ".join(answer.split())[:_SHOWN] or "no answer"
@@ -103,17 +122,6 @@ class Sessions(Frozen):
     """IPv4 network to the ports by which packets leave for it; None: not asked, or not known."""
     routes_unread: str = ""
     """Why they are not known."""
-
-
-NONE, TRAFFIC = Effect.NONE, Effect.TRAFFIC
-_BFD: Final = Impact(
-    TRAFFIC,
-    "the session may restart",
-    NONE,
-    systems={"cumulus": (TRAFFIC, "routing restarts on the whole switch")},
-)
-_RESTARTS: Final = Impact(TRAFFIC, "every BGP session restarts", NONE)
-_ROUTES: Final = Impact(TRAFFIC, "routes go or change", NONE)
 
 
 class BgpState(Frozen):
@@ -167,21 +175,9 @@ class OtherPorts(Frozen):
     """Trunks without their own list: they carry every VLAN of the switch."""
 
 
-ALL_PORTS: Final = "ALL"
-"""The member that means every port of the subnet."""
-MemberKind = Literal["full", "limited", "both", "full, index 0", "limited, index 0"]
-"""`both` is found on switches (for virtual ports) and put back, never wanted. `index 0` is UFM's:
-the key is the first one of the port's table."""
-
-
 def show_pkey(pkey: int) -> str:
     """A partition key as every tool writes it: `0x0123`."""
     return f"0x{pkey:04x}"
-
-
-_JOINS: Final = Impact(TRAFFIC, "unproven: its members may join again", NONE)
-_MANAGER: Final = Impact(TRAFFIC, "the subnet loses this manager", NONE, {"on": NONE})
-_PATHS: Final = Impact(TRAFFIC, "unproven: paths are computed again")
 
 
 class PartitionState(Frozen):
@@ -225,11 +221,6 @@ class IbState(Frozen):
     """Managed partitions by name (actual: all partitions)."""
 
 
-ALL: Final = "all"
-"""Not a port's name on any system, since those have a digit."""
-_Port = Mapping[str, JsonValue]
-
-
 def fold_ports(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The JSON form of a switch with the most common value of each key of its ports once."""
     ports = cast("Mapping[str, _Port]", state.get("ports", {}))
@@ -248,9 +239,6 @@ def fold_ports(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {**state, "ports": {ALL: common, **own}}
 
 
-_OTHER: Final = ("no value of JSON",)
-
-
 def spread_ports(state: object) -> object:
     """Give each port its full settings; a state without `all` stays unchanged."""
     if not isinstance(state, Mapping):
@@ -262,10 +250,6 @@ def spread_ports(state: object) -> object:
     named = dict(cast("Mapping[str, _Port]", ports))
     common = named.pop(ALL)
     return {**document, "ports": {name: {**common, **port} for name, port in named.items()}}
-
-
-MARKS: Final = "/var/lib/railyard"
-"""Folder on a Linux switch, as on hosts; in it is one for the stack that manages the switch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from components.model.guard_spec import Guards
 from components.model.once import once
 
 BYTES_PER_KIB = 1024
+CLASSES: Final = range(8)
+Splits = dict[str, tuple[str, ...]]
 
 
 def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
@@ -103,9 +105,6 @@ def link_speed(switch: Switch, name: str) -> int:
     fastest = part_speeds(switch).get(name, whole)
     able = said is not None and said in model.port_speeds_gbit_s and said <= fastest
     return said if said is not None and able else fastest
-
-
-CLASSES: Final = range(8)
 
 
 def with_repairs(
@@ -220,9 +219,6 @@ def splits_by_speed(system: SwitchSystem) -> bool:
 
 def _split_of(switch: Switch, name: str) -> PortSplit | None:
     return next((each for each in splits_of(switch).values() if name in each.parts), None)
-
-
-Splits = dict[str, tuple[str, ...]]
 
 
 def find_splits(wanted: Splits, names: Collection[str]) -> Splits:

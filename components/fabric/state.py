@@ -82,6 +82,10 @@ ADDRESSES: Final[Mapping[str, Impact]] = {
     "mtu_{}": _MTU,
 }
 """The effects of entries of `SwitchState.addresses`, by their names in diffs."""
+ALWAYS_UP: Final = "always-up"
+"""An entry of `SwitchState.addresses`: the interface of a VLAN is up without a port in it."""
+MTU_WORD: Final = "mtu "
+"""Prefix of an MTU among the entries of `SwitchState.addresses`."""
 
 
 def list_vlans(vlans: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:
@@ -308,12 +312,6 @@ class SwitchState(_Frozen):
             for tc in {*(port.strict_classes or ())} & {*port.class_shares}:
                 flat[f"port {name}", f"tc{tc}_share"] = "strict"
         return flat
-
-
-ALWAYS_UP: Final = "always-up"
-"""An entry of `SwitchState.addresses`: the interface of a VLAN is up without a port in it."""
-MTU_WORD: Final = "mtu "
-"""Prefix of an MTU among the entries of `SwitchState.addresses`."""
 
 
 def diff_states(actual: SwitchState, desired: SwitchState) -> tuple[Difference, ...]:

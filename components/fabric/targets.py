@@ -26,6 +26,7 @@ from components.fabric.systems.switch_system import ExecForm, SwitchSystem
 
 LONGEST: Final = 131_071
 """Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
+Addresses = dict[str, tuple[str, ...]]
 
 
 class ExecPlan(Frozen):
@@ -126,9 +127,6 @@ def is_expected(system: str, output: str) -> bool:
     """Whether the output of an apply is exactly that of a good one."""
     form = find_form(system)
     return form is not None and re.fullmatch(form.expects, output) is not None
-
-
-Addresses = dict[str, tuple[str, ...]]
 
 
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:

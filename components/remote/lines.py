@@ -31,6 +31,7 @@ _LAST: Final = ("settings", _NOTE)
 _MOST: Final = 16_000_000
 """Most characters of one request: acceptance of 1,000 hosts has about 3,000,000."""
 Path = tuple[str | int, ...]
+_Request = TypeVar("_Request")
 
 
 def render_lines(document: Mapping[str, object]) -> str:
@@ -118,9 +119,6 @@ def as_json(text: str) -> str:
         return json.dumps(parse_lines(text))
     except ValueError:
         return text
-
-
-_Request = TypeVar("_Request")
 
 
 def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:

@@ -33,6 +33,11 @@ _SHA1_EXCHANGE: Final = "diffie-hellman-group14-sha1"
 _OLD_CIPHERS: Final = "+aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc"
 _OLD_MACS: Final = "+hmac-md5,hmac-sha1-96,hmac-md5-96"
 """Offered by asyncssh only on request: OpenSSH last accepted them by default in 6.6 (2014)."""
+AS_ROOT: Final = "sudo -n "
+"""Start of every command that runs as root: sudo never asks."""
+CHUNK: Final = 4096
+LONGEST_TALK: Final = 1 << 20
+"""Most characters before the command starts; the lecture of sudo has some 500."""
 
 
 class Client(asyncssh.SSHClient):
@@ -181,13 +186,6 @@ def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKe
                 "agent: true"
             )
         raise DeviceError(f"{endpoint.where}: {why}") from error
-
-
-AS_ROOT: Final = "sudo -n "
-"""Start of every command that runs as root: sudo never asks."""
-CHUNK: Final = 4096
-LONGEST_TALK: Final = 1 << 20
-"""Most characters before the command starts; the lecture of sudo has some 500."""
 
 
 def asking(command: str) -> tuple[str, str, str]:

@@ -30,6 +30,7 @@ POLL_S: Final = 0.2
 PRIVATE: Final = 0o700
 LONGEST_HOLDER: Final = 500
 """Most characters of a lock file that name its holder."""
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def lock_folder() -> Path:
@@ -84,9 +85,6 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
         file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
         file.flush()
         yield
-
-
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -30,6 +30,8 @@ from components.remote.lines import parse_lines, read_request
 
 _LACKS: Final = "lacks "
 Evidence = dict[str, object]
+LOOK_DEADLINE_S: Final = 120.0
+"""Seconds to hash existing files: half a gigabyte on a slow disk."""
 
 
 @dataclass(slots=True)
@@ -113,10 +115,6 @@ def _last_words(answer: HostAnswer) -> str:
 def _lacking(answer: HostAnswer) -> set[str]:
     lines = answer.stdout.splitlines()
     return {line.removeprefix(_LACKS) for line in lines if line.startswith(_LACKS)}
-
-
-LOOK_DEADLINE_S: Final = 120.0
-"""Seconds to hash existing files: half a gigabyte on a slow disk."""
 
 
 async def send(request: sending.FilesRequest, session: HostSession) -> Evidence:

@@ -28,6 +28,18 @@ TOOL_LACKS: Final = "tool.lacks."
 """Prefix of an observed fact: the digest of a tool that is missing or altered on the host."""
 SEND_DEADLINE_S: Final = 120.0
 """Seconds for one host: all its tools have some 300 KB."""
+FILES_SUFFIX: Final = "-files"
+"""End of the step's name; this becomes the resource name, so it is an API."""
+FILES_DEADLINE_S: Final = 1800.0
+"""Seconds for one file: 300 MB of images over a link of 2 Mbit/s."""
+_HEAD: Final = "# "
+"""Start of a line about a step; no line of a step's own stdin starts so."""
+_FIRST: Final = f"{_HEAD}step "
+_DIGITS: Final = 16
+"""Digits of a digest in a record."""
+Record: TypeAlias = dict[str, str]
+PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
+"""Variable with the output of the last run of the same resource; it is missing in the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +107,6 @@ def missing_note(stdin: str, lacking: Iterable[str]) -> str:
     return f"{number}: missing or altered on the host: {', '.join(names)}"
 
 
-FILES_SUFFIX: Final = "-files"
-"""End of the step's name; this becomes the resource name, so it is an API."""
-FILES_DEADLINE_S: Final = 1800.0
-"""Seconds for one file: 300 MB of images over a link of 2 Mbit/s."""
-
-
 @dataclass(frozen=True, slots=True)
 class FilesRequest:
     """The input of `railyard device files`."""
@@ -122,11 +128,6 @@ def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | Non
     name, undo = f"{endpoint.device}{FILES_SUFFIX}", "device remove-files"
     deadline_s = FILES_DEADLINE_S * len(files)
     return RemoteStep(name, endpoint, "device", request, "device files", deadline_s, undo)
-
-
-_HEAD: Final = "# "
-"""Start of a line about a step; no line of a step's own stdin starts so."""
-_FIRST: Final = f"{_HEAD}step "
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +181,11 @@ def split_parts(text: str) -> tuple[Part, ...]:
     return tuple(Part(**each) for each in found)
 
 
-_DIGITS: Final = 16
-"""Digits of a digest in a record."""
-Record: TypeAlias = dict[str, str]
-
-
 def record_of(part: Part) -> Record:
     """Return what the output of a run says of a step: what it was, and how it is undone."""
     digest = digest_of(f"{part.on}\n{part.create}\n{part.stdin}")[:_DIGITS]
     undo = {"delete": part.delete, "seconds": part.seconds} if part.delete else {}
     return {"step": part.step, "digest": digest} | undo
-
-
-PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-"""Variable with the output of the last run of the same resource; it is missing in the first one."""
 
 
 def render_record(record: Record, printed: str = "") -> str:

@@ -26,6 +26,14 @@ SHOWN: Final = 200
 """Most characters of a device's line in a message."""
 LINES: Final = 6
 """Last lines to search for a question: an expired password prints four (sonic-mgmt#6628)."""
+_BY_HAND: Final = "log in yourself (`ssh -p {port} {user}@{address}`)"
+_UNKNOWN: Final = (
+    "it has not the form of a prompt that Railyard knows",
+    "{by_hand}; give this user the factory prompt, and start no other program at login",
+)
+CONNECT_DEADLINE_S: Final = 20.0
+"""Seconds for the login on a host; a host that is down does not answer at all."""
+CLOSE_DEADLINE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +161,6 @@ def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
     )
 
 
-_BY_HAND: Final = "log in yourself (`ssh -p {port} {user}@{address}`)"
-_UNKNOWN: Final = (
-    "it has not the form of a prompt that Railyard knows",
-    "{by_hand}; give this user the factory prompt, and start no other program at login",
-)
-
-
 @cache
 def _questions() -> tuple[tuple[re.Pattern[str], str, str], ...]:
     """The known questions of switches, with their meanings and fixes (`questions.yaml`)."""
@@ -192,11 +193,6 @@ def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
     last = f"the last line that it printed is `{one_line(lines[-1].strip())[:SHOWN]}`"
     own = _meaning(endpoint, lines[-1]) or _meaning(endpoint, "\n".join(lines))
     return last + (own or (_meaning(endpoint, "", _UNKNOWN) if waits else ""))
-
-
-CONNECT_DEADLINE_S: Final = 20.0
-"""Seconds for the login on a host; a host that is down does not answer at all."""
-CLOSE_DEADLINE_S: Final = 5.0
 
 
 class JumpHosts:

@@ -34,14 +34,33 @@ REPAIR_LINE = "repair="
 OBSERVE_DEADLINE_S: Final = 60.0
 """Seconds to read a host: connect, script, answer. Reading takes about a second, but up to ten
 times as long if training keeps all cores busy."""
-
-
 Unset = Annotated[float, Field(exclude_if=lambda seconds: not seconds)]
 """Seconds that pydantic omits if they are 0, as OMIT_EMPTY does elsewhere."""
 COMMAND_S: Final = 0.75
 """Seconds that each command to a switch adds to its deadline. Onyx and EOS answer in some 0.1 s;
 SONiC starts a Python program for each line of `config`, which takes 0.5 to 2 s on the processor of
 a switch (assumed, not measured on one)."""
+_SECRET_PREFIX: Final = "RAILYARD_SECRET_"  # noqa: S105 - the beginning of a name, not a secret
+_ENVIRONMENTS: Final = (".venv", "venv")
+"""Virtual environments in the project folder: our name, and that of `pulumi new`."""
+_FENCE: Final = "RAILYARD_SCRIPT"
+_COLUMNS: Final = 100
+KILL_AFTER_S: Final = 10
+"""Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
+TOOL_MISSING: Final = 78
+"""Exit status if a tool is missing or altered, so nothing ran (EX_CONFIG of sysexits.h)."""
+_RUN: Final = (
+    't=$(cat "$f" 2>&1); case $(printf "%s\\n" "$t"|sha256sum) in "$0 "*) eval "$t"; exit; esac'
+)
+"""Hash and run the same text in memory, so it cannot be replaced in between."""
+_REFUSE: Final = (
+    '[ -e "$f" ] && t=altered || t=missing;'
+    ' echo "railyard: $f is $t, nothing was run:'
+    f' pulumi up sends it" >&2; exit {TOOL_MISSING}'
+)
+_LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
+"""Short, since the state has it four times per step."""
+_ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +183,6 @@ def bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-_SECRET_PREFIX: Final = "RAILYARD_SECRET_"  # noqa: S105 - the beginning of a name, not a secret
-
-
 def env_name(secret: str) -> str:
     """Return the environment variable for one secret of a local `railyard`."""
     return f"{_SECRET_PREFIX}{secret.upper()}"
@@ -206,28 +222,6 @@ def render_endpoint(endpoint: Endpoint) -> str:
 def render_request(endpoint: Endpoint, **parts: object) -> str:
     """Render a `railyard device …` request, one value per line: a preview shows changed ones."""
     return render_lines({"endpoint": to_json(endpoint)} | parts)
-
-
-_ENVIRONMENTS: Final = (".venv", "venv")
-"""Virtual environments in the project folder: our name, and that of `pulumi new`."""
-_FENCE: Final = "RAILYARD_SCRIPT"
-_COLUMNS: Final = 100
-KILL_AFTER_S: Final = 10
-"""Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
-TOOL_MISSING: Final = 78
-"""Exit status if a tool is missing or altered, so nothing ran (EX_CONFIG of sysexits.h)."""
-_RUN: Final = (
-    't=$(cat "$f" 2>&1); case $(printf "%s\\n" "$t"|sha256sum) in "$0 "*) eval "$t"; exit; esac'
-)
-"""Hash and run the same text in memory, so it cannot be replaced in between."""
-_REFUSE: Final = (
-    '[ -e "$f" ] && t=altered || t=missing;'
-    ' echo "railyard: $f is $t, nothing was run:'
-    f' pulumi up sends it" >&2; exit {TOOL_MISSING}'
-)
-_LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
-"""Short, since the state has it four times per step."""
-_ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
 def railyard_program() -> str:

@@ -53,6 +53,8 @@ _BEGIN: Final = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 _LAST: Final = 2
 """Only the last two starts can be unfinished, since ESC also ends a sequence."""
 _ResultT = TypeVar("_ResultT")
+LONGEST_ANSWER: Final = 64 << 20
+"""Most bytes: 64,000 members of a partition take some 6 MB."""
 
 
 @dataclass(slots=True)
@@ -230,10 +232,6 @@ async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float)
         connection.abort()
         raise
     return Terminal(connection, channel)
-
-
-LONGEST_ANSWER: Final = 64 << 20
-"""Most bytes: 64,000 members of a partition take some 6 MB."""
 
 
 @dataclass(slots=True)

@@ -30,6 +30,13 @@ ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
 """Folder on ESXi: on the datastore with the previous values, since its `/var/lib` is a RAM disk.
 The pattern may match a datastore by its name and by its UUID: both are the same folder."""
 ToolName = Literal["host", "containers", "kubernetes", "hypervisor", "names", "peers"]
+FOLDER: Final = Path(".railyard") / "tools"
+"""Relative to the project folder, as all paths of inner commands."""
+UNUSED_DAYS: Final = 400
+"""Days to keep an unused text, so every stack of the folder that is updated once a year keeps its
+tools. An older stack gets its tools again from `pulumi up` (`load_tool`)."""
+_DAY_S: Final = 86_400
+_WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +105,6 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     """Return each tool once, by name and digest."""
     found = {tool.digest: tool for tool in tools}
     return tuple(sorted(found.values(), key=lambda tool: (tool.name, tool.digest)))
-
-
-FOLDER: Final = Path(".railyard") / "tools"
-"""Relative to the project folder, as all paths of inner commands."""
-UNUSED_DAYS: Final = 400
-"""Days to keep an unused text, so every stack of the folder that is updated once a year keeps its
-tools. An older stack gets its tools again from `pulumi up` (`load_tool`)."""
-_DAY_S: Final = 86_400
-_WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
 
 
 def keep_tools(tools: Iterable[Tool]) -> None:

@@ -19,6 +19,10 @@ from components.fabric.state import OtherPorts, SwitchState
 FoundT = TypeVar("FoundT")
 CANDIDATE_PREFIX: Final = "railyard-"
 """Prefix of our candidates' names, by which we find those of a killed run."""
+CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "storms"]
+ValueT = TypeVar("ValueT")
+_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
+_TEXT: Final = TypeAdapter(str)
 
 
 class Script(str):
@@ -77,9 +81,6 @@ class PauseCounters:
     """The neighbour stopped this port from sending."""
     sent: int
     """The port stopped its neighbour from sending."""
-
-
-CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "storms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +238,6 @@ class ByHand:
     why: str
     lines: tuple[str, ...]
     """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
-
-
-ValueT = TypeVar("ValueT")
-_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
-_TEXT: Final = TypeAdapter(str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ SESSION: Final = SessionProfile(
 )
 _STATUS: Final = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
 """The mark that the session appends for an exit status other than 0."""
+BFD: Final = "show bfd peers json"
+ROUTES: Final = "show ip route bgp json"
 
 
 def find_refusal(
@@ -37,10 +39,6 @@ def find_refusal(
         return None
     text = " ".join(shorten(_STATUS.sub("", output)).split())
     return text or (failed.group(0) if failed else output)
-
-
-BFD: Final = "show bfd peers json"
-ROUTES: Final = "show ip route bgp json"
 
 
 class _Peer(BaseModel):

@@ -17,7 +17,6 @@ SESSION: Final = SessionProfile(
     prepare=("no cli session paging enable",),
     enables=True,
 )
-
 IDENTITY: Final = IdentityQuestions(
     release=Field("show version", r"^Product release: +(\S+)"),
     # The model in `show version`, `x86onie`, is that of the processor's board (public captures).
@@ -28,15 +27,10 @@ IDENTITY: Final = IdentityQuestions(
     # A user with the capability `monitor` cannot change the running configuration.
     tries=("configure terminal", "exit"),
 )
-
 _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 """A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
-
-
 EXEC: Final = ExecForm(expects=r"\s*", cli=True)
 """An accepted configuration line prints nothing."""
-
-
 COMMON: Final[Mapping[str, Any]] = {
     "enter": ("enable",),
     "configure": ("configure terminal",),

@@ -13,13 +13,8 @@ from typing import Any, Final, Literal, cast
 
 import yaml
 
-from components.catalogue.switches.switch_model import (
-    LOADER,
-    Release,
-    is_numbered,
-    parse_release,
-    show_release,
-)
+from components.catalogue.switches import switch_model
+from components.catalogue.switches.switch_model import Release
 from components.core.errors import Bug
 from components.fabric.parts import Field, IdentityQuestions, Sessions
 from components.fabric.state import Neighbour, PortState, SwitchState
@@ -34,6 +29,10 @@ DSCP_PER_CLASS: Final = 8
 Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
 ONE_SHOT_PRIORITY: Final = 3
 """The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
+_NO_PORTS: Final[Question[tuple[str, ...]]] = Question((), lambda _answers: ())
+_NO_NEIGHBOURS: Final[Question[dict[str, Neighbour]]] = Question((), lambda _answers: {})
+_NO_STATES: Final[Question[dict[str, bool]]] = Question((), lambda _answers: {})
+Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +131,7 @@ class LinkForm:
     since: Release = (0, 0, 0)
 
 
-_NO_PORTS: Final[Question[tuple[str, ...]]] = Question((), lambda _answers: ())
-_NO_NEIGHBOURS: Final[Question[dict[str, Neighbour]]] = Question((), lambda _answers: {})
-_NO_STATES: Final[Question[dict[str, bool]]] = Question((), lambda _answers: {})
-
-
 def _no_sessions(*, bfd: bool) -> None:
-    """The driver routes nothing."""
     del bfd
 
 
@@ -171,9 +164,7 @@ class SwitchSystem:
     session: SessionProfile
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
-    whole_command: Callable[[Mapping[str, str], SwitchState], str | None] = lambda _got, _asked: (
-        None
-    )
+    whole_command: Callable[[Mapping[str, str], SwitchState], str | None] = lambda _a, _b: None
     """From the answers so far to the next command that reads all ports at once; None: no more. The
     answer to a refused one is blank. A system can do without if its `read_commands` are few on any
     switch."""
@@ -210,15 +201,15 @@ class SwitchSystem:
     """Oldest release with the commands we send and the answers we read, on any model."""
     older: str = "lacks commands that its driver sends"
     """The fault of a switch of an older release, in words that follow its name."""
-    reads_release: Callable[[str], bool] = is_numbered
+    reads_release: Callable[[str], bool] = switch_model.is_numbered
     """Whether a text is a release of the system at all."""
     profile: RoceProfile | None = None
     """The profile if RoCE comes as a whole; None: each setting is set separately."""
     a_release: str = "1.2.3"
     """A release as a file writes it, for people."""
-    parse_release: Callable[[str], Release] = parse_release
+    parse_release: Callable[[str], Release] = switch_model.parse_release
     """How the system counts its releases."""
-    show_release: Callable[[Release], str] = show_release
+    show_release: Callable[[Release], str] = switch_model.show_release
     native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
     """The `native` of an untouched switch of a release, if the words of lines depend on it."""
     one_shot_modes: frozenset[Mode] = frozenset()
@@ -288,9 +279,6 @@ class SwitchSystem:
         return self.rows.get(name) or self.lacking.get(name, "no command for it is known")
 
 
-Lines = tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class ExecForm:
     """How a system takes many lines as one exec request: as a chain of bash, or as `cli "…"`."""
@@ -333,7 +321,7 @@ _KINDS: Final[Mapping[str, type]] = {
 def load_facts(name: str, **code: Mapping[str, object]) -> dict[str, Any]:
     """The facts of a system by field of `SwitchSystem`; `code` adds keys to their tables."""
     text = (Path(__file__).parent / name / "system.yaml").read_text()
-    facts: dict[str, Any] = {"name": name} | yaml.load(text, LOADER)  # noqa: S506 - a safe one
+    facts: dict[str, Any] = {"name": name} | yaml.load(text, switch_model.LOADER)  # noqa: S506 - a safe one
     facts |= {key: {**facts[key], **parts} for key, parts in code.items()}
     return {key: _made(key, value) for key, value in facts.items()}
 

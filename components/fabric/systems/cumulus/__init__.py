@@ -46,6 +46,44 @@ _NAME: Final = re.compile(
     r"|[\da-f]*[.:][\da-f.:]*(?:/\d+)?"
 )
 """A name other than letters and a number: `peerlink.4094`, `bond01`, `swp1.100`, an address."""
+ROCE: Final = "nv show qos roce"
+_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
+TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
+    "pcp": "L2",
+    "dscp": "L3",
+    "pcp,dscp": "both",
+    "l2": "L2",
+    "l3": "L3",
+    "both": "both",
+    "port": "port",
+}
+"""Words of the RoCE profile, and those of a mapping profile."""
+_SCHEDULE: Final = re.compile(r"^ +\d+ +\d+ +(\d+) +([A-Za-z]\S*)", re.MULTILINE)
+_SCHEDULERS: Final = re.compile(r"(?:DWRR|strict)(?:-\S*)?", re.IGNORECASE)
+"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
+_RULE: Final = re.compile(r"^-+ +-+ +-+.*$", re.MULTILINE)
+_SAYS_ON: Final = re.compile(r"^ *(?:enable|state) .*\b(?:on|enabled)\b", re.MULTILINE)
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
+"""A size in the text forms and in some JSON."""
+_UNITS: Final = ("Bytes", "KB", "MB", "GB", "TB")
+_STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)
+_STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULTILINE)
+_STATE_ROW: Final = re.compile(r"^state +\S", re.MULTILINE)
+Verb = Literal["set", "unset"]
+ImpliedPaths = Sequence[tuple[str, str | int]]
+"""Paths and words that `nv set` adds to a line on its own; a document must name them."""
+FILE: Final = "~/.railyard.yaml"
+"""On the switch, in the login's home. It is free of secrets, and removed once it was taken."""
+PATCH: Final = f"nv config patch {FILE} && rm {FILE}"
+PIECE: Final = 400
+"""Characters of a document in one command: the terminal of the session may have 511 columns."""
+_LISTS: Final = frozenset({"interface", "vlan", "traffic-class"})
+"""Words of a path that a list of keys may follow."""
+REVISIONS: Final = "nv config revision -o json"
+"""An older release refuses it; a change there cannot be taken back by a timer."""
+WAITING: Final = "confirm"
+"""State of an unconfirmed revision in force (public clients)."""
+_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def load(answer: Answer) -> JsonValue:
@@ -186,27 +224,6 @@ def collapse_ports(names: Iterable[str]) -> str:
     return ",".join(words)
 
 
-ROCE: Final = "nv show qos roce"
-_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
-TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
-    "pcp": "L2",
-    "dscp": "L3",
-    "pcp,dscp": "both",
-    "l2": "L2",
-    "l3": "L3",
-    "both": "both",
-    "port": "port",
-}
-"""Words of the RoCE profile, and those of a mapping profile."""
-_SCHEDULE: Final = re.compile(r"^ +\d+ +\d+ +(\d+) +([A-Za-z]\S*)", re.MULTILINE)
-_SCHEDULERS: Final = re.compile(r"(?:DWRR|strict)(?:-\S*)?", re.IGNORECASE)
-"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
-
-
-_RULE: Final = re.compile(r"^-+ +-+ +-+.*$", re.MULTILINE)
-_SAYS_ON: Final = re.compile(r"^ *(?:enable|state) .*\b(?:on|enabled)\b", re.MULTILINE)
-
-
 def parse_profile(text: str) -> SwitchState:
     """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
 
@@ -262,14 +279,6 @@ def _row(text: str, name: str) -> str:
     line = row.group()
     cells = (line[operational:applied], line[applied : more[0] if more else None])
     return cells[1].strip() or cells[0].strip()
-
-
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
-"""A size in the text forms and in some JSON."""
-_UNITS: Final = ("Bytes", "KB", "MB", "GB", "TB")
-_STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)
-_STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULTILINE)
-_STATE_ROW: Final = re.compile(r"^state +\S", re.MULTILINE)
 
 
 def _read_size(text: str) -> int | None:
@@ -352,11 +361,6 @@ def _read_storms(answer: Answer) -> dict[int, int]:
     return {int(tc): int(count) for tc, count in rows}
 
 
-Verb = Literal["set", "unset"]
-ImpliedPaths = Sequence[tuple[str, str | int]]
-"""Paths and words that `nv set` adds to a line on its own; a document must name them."""
-
-
 class Line(str):
     """One `nv set` or `nv unset` as a person types it, with its place in the tree."""
 
@@ -376,15 +380,6 @@ class Line(str):
         line.verb, line.path, line.implied = verb, path, implied
         line.value = int(value) if value is not None and str(value).isdecimal() else value
         return line
-
-
-FILE: Final = "~/.railyard.yaml"
-"""On the switch, in the login's home. It is free of secrets, and removed once it was taken."""
-PATCH: Final = f"nv config patch {FILE} && rm {FILE}"
-PIECE: Final = 400
-"""Characters of a document in one command: the terminal of the session may have 511 columns."""
-_LISTS: Final = frozenset({"interface", "vlan", "traffic-class"})
-"""Words of a path that a list of keys may follow."""
 
 
 def documents(lines: Sequence[str]) -> Iterator[Packed]:
@@ -433,13 +428,6 @@ def _place(tree: Tree, path: Sequence[str], end: JsonValue) -> None:
         here = here.setdefault(key, {}) if isinstance(here, dict) else None
     if isinstance(here, dict) and not (isinstance(here.get(last), dict) and end == {}):
         here[last] = end
-
-
-REVISIONS: Final = "nv config revision -o json"
-"""An older release refuses it; a change there cannot be taken back by a timer."""
-WAITING: Final = "confirm"
-"""State of an unconfirmed revision in force (public clients)."""
-_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def _waiting(text: str) -> dict[str, str]:

@@ -19,6 +19,35 @@ from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import Line, rows
 from components.fabric.systems.ranges import collapse_vlans, fill_membership
 
+_HELD: Final = "split_held"
+"""Key of a switch's `native`: whole ports with settings that parts do not have."""
+_NAMED: Final = "split_named"
+"""Key of `native`: whole ports with settings in the configuration besides their split."""
+_SPLIT: Final = "link breakout"
+# The RoCE profile, by the table of defaults and the transcripts of the vendor's page on it.
+ROCE_PRIORITY: Final = 3
+CNP_PRIORITY: Final = 6
+"""Served strictly, from DSCP 48 to 55."""
+ECN_MIN_BYTES: Final = 150_000
+ECN_MAX_BYTES: Final = 1_500_000
+GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
+"""The profile's thresholds in KiB; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
+MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
+"""`enabled-tc 0,3`."""
+_GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
+OURS: Final = "railyard-"
+"""Prefix of our profiles' names."""
+_MARKING: Final = "congestion-control"
+_SHARES: Final = "egress-scheduler"
+_SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_PRIORITY}"}
+"""Section of QoS to the key of a port's `native` that holds the profile that it names there."""
+_PROFILES: Final = "profiles"
+"""Key of a switch's `native`: our profiles, and who names them."""
+_Wish = tuple[str, Mapping[str, Mapping[str, str | int]]]
+"""The profile that a port needs, blank for none; and in it classes, such as `0,3`, to words."""
+_Move = tuple[str, str, str, _Wish]
+"""A port, the section, the profile it names there, and the one it should name."""
+
 
 def read_member(entry: nvue.Tree) -> dict[str, object]:
     """Mode and VLANs of a port in the bridge."""
@@ -68,13 +97,6 @@ def member_lines(was: PortState, port: PortState, _release: object) -> list[rows
     added = [int(key[5:]) for key in new if key.startswith("vlan ") and key not in held]
     more: rows.Tail = ("set", f"{rows.DOMAIN} vlan {collapse_vlans(added)}", None)
     return [*lines, more] if added else lines
-
-
-_HELD: Final = "split_held"
-"""Key of a switch's `native`: whole ports with settings that parts do not have."""
-_NAMED: Final = "split_named"
-"""Key of `native`: whole ports with settings in the configuration besides their split."""
-_SPLIT: Final = "link breakout"
 
 
 def count_parts(entry: nvue.Tree) -> int:
@@ -148,27 +170,6 @@ def split_lines(states: rows.States) -> Iterator[Line]:
 
 def _list(state: SwitchState, key: str) -> tuple[str, ...]:
     return read_list(state.native.get(key)) or ()
-
-
-# The RoCE profile, by the table of defaults and the transcripts of the vendor's page on it.
-ROCE_PRIORITY: Final = 3
-CNP_PRIORITY: Final = 6
-"""Served strictly, from DSCP 48 to 55."""
-ECN_MIN_BYTES: Final = 150_000
-ECN_MAX_BYTES: Final = 1_500_000
-GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
-"""The profile's thresholds in KiB; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
-MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
-"""`enabled-tc 0,3`."""
-_GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
-OURS: Final = "railyard-"
-"""Prefix of our profiles' names."""
-_MARKING: Final = "congestion-control"
-_SHARES: Final = "egress-scheduler"
-_SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_PRIORITY}"}
-"""Section of QoS to the key of a port's `native` that holds the profile that it names there."""
-_PROFILES: Final = "profiles"
-"""Key of a switch's `native`: our profiles, and who names them."""
 
 
 def named_of(entry: nvue.Tree) -> dict[str, str]:
@@ -248,12 +249,6 @@ def _ecn(row: nvue.Tree) -> EcnState | None:
     kind = "both" if marks and drops else "ecn" if marks else "red"
     percent = int(str(row.get("probability", 100)))
     return EcnState(min_kib=low, max_kib=high, percent=percent, kind=kind)
-
-
-_Wish = tuple[str, Mapping[str, Mapping[str, str | int]]]
-"""The profile that a port needs, blank for none; and in it classes, such as `0,3`, to words."""
-_Move = tuple[str, str, str, _Wish]
-"""A port, the section, the profile it names there, and the one it should name."""
 
 
 def profile_lines(states: rows.States) -> Iterator[Line]:

@@ -50,10 +50,11 @@ _ERRORS: Final = (
 openstack/networking-generic-switch looks for (its Cumulus NVUE device); then a service that died
 in an apply (networkop/cx, issue 9), and a file that `nv config patch` cannot read (NVIDIA's own
 tests of NVUE, `test_config_patch_replace`)."""
-
-
 _NEIGHBORS: Final = TypeAdapter(dict[str, nvue.Tree])
 _PREFIXES: Final = "address-family ipv4-unicast rx-prefix"
+_VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
+_SVI: Final = re.compile(r"vlan(\d+)")
+"""The routed interface of a VLAN, which NVUE names after it."""
 
 
 def _parse_links(answer: Answer) -> dict[str, bool]:
@@ -182,11 +183,6 @@ def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters
         return found
 
     return base.Question((*chain(*asked.values()),), parse)
-
-
-_VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
-_SVI: Final = re.compile(r"vlan(\d+)")
-"""The routed interface of a VLAN, which NVUE names after it."""
 
 
 def _read(

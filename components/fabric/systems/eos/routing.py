@@ -64,10 +64,18 @@ _ENTRIES: Final = (
 """Pattern of an entry of `SwitchState.addresses`, its line, and the line that takes it away; in the
 order in which they go."""
 Lines = tuple[str, ...]
-
-
 _KINDS: Final = {"Et": "Ethernet", "Vl": "Vlan", "Po": "Port-Channel"}
 """Short name to full name; a range may have either form."""
+_ROWS: Final = (
+    Row("router_id", "router-id (.+)", take=table.by_word(str), lines={"": "no router-id"}),
+    Row("max_paths", r"maximum-paths (\d+)(?: ecmp \d+)?",
+        lines={0: "no maximum-paths", None: "maximum-paths {}"}),
+    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (), table.collect),
+    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {},
+        table.by_key),
+    Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, table.by_key),
+)  # fmt: skip
+"""The lines of `router bgp`. A port has a group, and a number unless the group has it."""
 
 
 def _one_by_one(line: str) -> Iterator[str]:
@@ -84,18 +92,6 @@ def _one_by_one(line: str) -> Iterator[str]:
             raise ValueError(f"`{line}` is about ports of an unknown kind")
         for port in expand_ports(number):
             yield f"neighbor interface {_KINDS[kind[:2]]}{port}{found[2]}"
-
-
-_ROWS: Final = (
-    Row("router_id", "router-id (.+)", take=table.by_word(str), lines={"": "no router-id"}),
-    Row("max_paths", r"maximum-paths (\d+)(?: ecmp \d+)?",
-        lines={0: "no maximum-paths", None: "maximum-paths {}"}),
-    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (), table.collect),
-    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {},
-        table.by_key),
-    Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, table.by_key),
-)  # fmt: skip
-"""The lines of `router bgp`. A port has a group, and a number unless the group has it."""
 
 
 def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> dict[str, Any]:

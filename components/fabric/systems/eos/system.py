@@ -46,6 +46,34 @@ _CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 """A neighbour of BGP on a port, which is in the answer only once it was heard."""
 _FAR: Final = "neighborInterfaceInfo"
+_INT: Final = TypeAdapter(int)
+_NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
+_ENTRY: Final = TypeAdapter(dict[str, JsonValue])
+VLANS: Final = "show vlan | json"
+STATUS: Final = "show interfaces status | json"
+INTERFACES: Final = "show running-config sanitized | section ^interface"
+"""`sanitized` keeps the keys of routing protocols out of our error messages."""
+MAPS: Final = "show running-config sanitized | include ^qos"
+NEIGHBOURS: Final = "show lldp neighbors detail | json"
+_REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
+"""EOS prints `% ` before an error; the other words are a precaution."""
+_NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
+"""Interfaces that cannot be ports of a bridge."""
+_STEPS: Final[tuple[table.Step, ...]] = (
+    table.add_vlans,
+    lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
+    routing.leaving_lines,
+    # A block for each port: how a range of split ports is written differs between platforms.
+    lambda was, now: (
+        (f"interface {name}", *lines, "exit")
+        for name, port in now.ports.items()
+        if (lines := [*rows.port_lines(was.ports[name], port)])
+    ),
+    routing.coming_lines,
+    routing.forwarding_lines,
+    routing.router_lines,
+    table.remove_vlans,
+)
 
 
 class _Heard(BaseModel):
@@ -88,11 +116,6 @@ class _Via(BaseModel):
 
 class _Route(BaseModel):
     vias: list[_Via] = []
-
-
-_INT: Final = TypeAdapter(int)
-_NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
-_ENTRY: Final = TypeAdapter(dict[str, JsonValue])
 
 
 def parse_vlans(answer: Answer) -> tuple[int, ...]:
@@ -267,18 +290,6 @@ def _statuses(held: JsonValue, port: str) -> Iterator[tuple[str, str]]:
         yield from _statuses(inner, key if key.startswith("Et") else port)
 
 
-VLANS: Final = "show vlan | json"
-STATUS: Final = "show interfaces status | json"
-INTERFACES: Final = "show running-config sanitized | section ^interface"
-"""`sanitized` keeps the keys of routing protocols out of our error messages."""
-MAPS: Final = "show running-config sanitized | include ^qos"
-NEIGHBOURS: Final = "show lldp neighbors detail | json"
-_REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
-"""EOS prints `% ` before an error; the other words are a precaution."""
-_NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
-"""Interfaces that cannot be ports of a bridge."""
-
-
 def _read_commands(wanted: SwitchState) -> tuple[str, ...]:
     asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
     asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
@@ -364,23 +375,6 @@ def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters
         (*(each.format(port=port) for port in ports for each in of_port), *of_all),
         lambda answers: {port: port_counters(port, answers) for port in ports},
     )
-
-
-_STEPS: Final[tuple[table.Step, ...]] = (
-    table.add_vlans,
-    lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
-    routing.leaving_lines,
-    # A block for each port: how a range of split ports is written differs between platforms.
-    lambda was, now: (
-        (f"interface {name}", *lines, "exit")
-        for name, port in now.ports.items()
-        if (lines := [*rows.port_lines(was.ports[name], port)])
-    ),
-    routing.coming_lines,
-    routing.forwarding_lines,
-    routing.router_lines,
-    table.remove_vlans,
-)
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:

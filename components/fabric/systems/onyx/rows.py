@@ -38,6 +38,35 @@ LISTS: Final = TypeAdapter(dict[str, list[dict[str, str]]])
 TABLES: Final = TypeAdapter(list[dict[str, JsonValue]])
 _PORT: Final = TypeAdapter(PortState)
 _ECN: Final = TypeAdapter(EcnState)
+_SHOT: Final = re.compile(
+    r"^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
+    r"^Port trust mode *: *(?P<trust>L2|L3|both|port)$.*"
+    r"^Port congestion-control:\n +Mode *: *ecn, absolute\n +Min \(KB\) *: *(?P<low>\d+)\n"
+    r" +Max \(KB\) *: *(?P<high>\d+)$.*"
+    r"^Exception list:\s+N/A\s*\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$", re.MULTILINE)
+_STATUS: Final = re.compile(
+    r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
+)
+"""Port, operational state, admin state, speed, MTU (capture C7)."""
+_ABOUT: Final = {
+    SWITCHPORTS: re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
+    INTERFACE: re.compile(r"\b(?:mtu|shutdown)\b"),
+    QOS: re.compile(r"\b(?:qos|dscp)\b"),
+    CONGESTION: re.compile(r"\b(?:traffic-class|congestion-control)\b"),
+    ETS: re.compile(r"\b(?:traffic-class|ets)\b"),
+}
+"""Command to words of lines in another form that may concern the same settings."""
+_ON: Final = ("enabled", "disabled")
+Classes = Mapping[int, object] | None
+"""Traffic class to the values of its lines; None before the first line."""
+FACTORY_VLAN: Final = 1
+FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
+"""Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
+LLDP: Final = "lldp"
+"""Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
 
 
 def read_members(answer: Answer) -> dict[str, PortState]:
@@ -99,17 +128,6 @@ def read_schedule(answer: Answer) -> dict[int, int | None]:
     }
 
 
-_SHOT: Final = re.compile(
-    r"^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
-    r"^Port trust mode *: *(?P<trust>L2|L3|both|port)$.*"
-    r"^Port congestion-control:\n +Mode *: *ecn, absolute\n +Min \(KB\) *: *(?P<low>\d+)\n"
-    r" +Max \(KB\) *: *(?P<high>\d+)$.*"
-    r"^Exception list:\s+N/A\s*\Z",
-    re.MULTILINE | re.DOTALL,
-)
-_CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$", re.MULTILINE)
-
-
 def read_one_shot(text: str) -> dict[str, Any] | None:
     """`show roce` (capture C1): values by row name for ports without their own line.
 
@@ -127,36 +145,12 @@ def read_one_shot(text: str) -> dict[str, Any] | None:
     }
 
 
-_STATUS: Final = re.compile(
-    r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
-)
-"""Port, operational state, admin state, speed, MTU (capture C7)."""
-
-
 def read_status(text: str) -> dict[str, dict[str, bool | int]]:
     """`show interfaces ethernet status`: link, admin state and MTU by port."""
     return {
         port: {"admin_up": admin == "Enabled", "mtu_bytes": int(mtu), "link": state == "Up"}
         for port, state, admin, mtu in _STATUS.findall(text)
     }
-
-
-_ABOUT: Final = {
-    SWITCHPORTS: re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
-    INTERFACE: re.compile(r"\b(?:mtu|shutdown)\b"),
-    QOS: re.compile(r"\b(?:qos|dscp)\b"),
-    CONGESTION: re.compile(r"\b(?:traffic-class|congestion-control)\b"),
-    ETS: re.compile(r"\b(?:traffic-class|ets)\b"),
-}
-"""Command to words of lines in another form that may concern the same settings."""
-_ON: Final = ("enabled", "disabled")
-Classes = Mapping[int, object] | None
-"""Traffic class to the values of its lines; None before the first line."""
-FACTORY_VLAN: Final = 1
-FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
-"""Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
-LLDP: Final = "lldp"
-"""Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
 
 
 def _write_switchport(_row: Row, was: PortState, now: PortState) -> Iterator[str]:

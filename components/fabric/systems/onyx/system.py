@@ -41,6 +41,10 @@ _HEARD: Final = re.compile(
 """`Eth1/1`, or `Eth1/1 (Po100)` for a port of a bundle; `Remote port-id : Eth1/31 ; subtype …`.
 Five public clients look for these lines."""
 _HEARD_KEYS: Final = {"system name": "system", "port-id": "port", "port description": "description"}
+_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
+    "lossless": "lossless",
+    "semi_lossless": "semi-lossless",
+}
 
 
 def read_vlans(answer: Answer) -> tuple[int, ...]:
@@ -228,12 +232,6 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
             for command in (whole.opens(name, port) if whole else rows.asked_commands(port))
         ),
     )
-
-
-_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
-    "lossless": "lossless",
-    "semi_lossless": "semi-lossless",
-}
 
 
 def plan_intent(rdma: Rdma) -> Intent:

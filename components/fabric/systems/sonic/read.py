@@ -27,6 +27,15 @@ _NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
 HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
+_MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
+ACTION: Final = "drop"  # what `pfc_watchdog` promises; also the default of the switch
+POLL_MS: Final = 100
+"""How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
+RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
+"""sonic-pfcwd.yang. Without the second one a queue is never restored."""
+UNPOLLED: Final = "watchdog not polled"
+"""A note in `native_notes`: the watchdogs of the switch see nothing."""
+_POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
 def parse_config(command: str, text: str) -> Tables:
@@ -101,9 +110,6 @@ def port_names(tables: Tables) -> tuple[str, ...]:
     return tuple(sorted(filter(_PORT.fullmatch, tables["PORT"]), key=port_key))
 
 
-_MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
-
-
 def made_groups(cells: Cells, paused: Iterable[int]) -> Iterator[tuple[Cell, str, int]]:
     """The paused groups whose profile buffermgrd made: cell, speed and length in metres."""
     for cell, value in sorted(cells.items()):
@@ -121,16 +127,6 @@ def _length_in_force(said: Collection[str], groups: Cells, paused: Iterable[int]
     found = re.fullmatch(r"(\d+)m", next(iter(said))) if len(said) == 1 else None
     length = int(found[1]) if found else 0  # sonic-cable-length.yang
     return length if {each for _, _, each in made_groups(groups, paused)} <= {length} else 0
-
-
-ACTION: Final = "drop"  # what `pfc_watchdog` promises; also the default of the switch
-POLL_MS: Final = 100
-"""How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
-RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
-"""sonic-pfcwd.yang. Without the second one a queue is never restored."""
-UNPOLLED: Final = "watchdog not polled"
-"""A note in `native_notes`: the watchdogs of the switch see nothing."""
-_POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
 def poll_ms(implied: Iterable[str]) -> int:

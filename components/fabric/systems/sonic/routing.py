@@ -64,6 +64,8 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_NEIGHBOR_AF": frozenset({"admin_status", *_POLICY}),
     **dict.fromkeys(_INTERFACES, frozenset(_USE_LINK_LOCAL)),
 }
+_Entries = dict[str, tuple[tuple[str, bool], Rows]]
+"""Each neighbour and network: its kind, and its rows as we write them."""
 
 
 def routing_rows(tables: Tables) -> Rows:
@@ -244,10 +246,6 @@ def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) 
     own = {key: value for key, value in before.get(base, {}).items() if key not in held}
     own |= _USE_LINK_LOCAL if LINK_LOCAL in wanted else {}
     _put(aim, base, own, stays=bool(wanted) or base in before)
-
-
-_Entries = dict[str, tuple[tuple[str, bool], Rows]]
-"""Each neighbour and network: its kind, and its rows as we write them."""
 
 
 def _entries(bgp: BgpState, up: str) -> _Entries:

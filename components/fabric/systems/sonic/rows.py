@@ -29,7 +29,6 @@ Fields = dict[str, str]
 Rows = dict[str, Fields]
 Tables = dict[str, dict[str, Fields]]
 _ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
-
 FACTORY_MTU_BYTES: Final = 9100  # sonic-buildimage, config_samples.py and sonic-port.yang
 MBIT_PER_GBIT: Final = 1000  # `speed` of a port is in Mbit/s (sonic-port.yang)
 BYTES_PER_KIB: Final = 1024  # WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)
@@ -45,7 +44,6 @@ DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
 SPANNING: Final = "spanning tree"  # a note in `native_notes`: the whole switch has spanning tree on
-
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
     "tc_to_queue_map": "TC_TO_QUEUE_MAP",
@@ -60,6 +58,11 @@ PORT: Final = "PORT|{}"
 QOS: Final = "PORT_QOS_MAP|{}"  # the row that binds maps and PFC to a port
 WATCHDOG: Final = "PFC_WD|{}"  # the row whose presence starts the PFC watchdog of a port
 GROUP: Final = "BUFFER_PG|{}|{}"  # the row of one ingress priority group, or of neighbours
+_NOTHING: Final = "-"
+_OFFERS: Final = {"adv_speeds": "", "adv_speeds@": "@"}
+"""Field of the offered speeds to its mark: the command line writes a text, a loaded file a list."""
+_SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
+"""Queues and groups have one digit in SONiC's YANG; multicast queues go on above 9 elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +131,6 @@ def settings_of(port: PortState) -> list[tuple[str, CellRow, int]]:
 def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
     """The cells that a setting of a port owns."""
     return tuple((row.key.format(name, tc), field) for field in row.fields)
-
-
-_NOTHING: Final = "-"
-_OFFERS: Final = {"adv_speeds": "", "adv_speeds@": "@"}
-"""Field of the offered speeds to its mark: the command line writes a text, a loaded file a list."""
 
 
 def link_state(row: Fields) -> dict[str, object]:
@@ -313,10 +311,6 @@ def spread(row: str) -> range:
     """The numbers at the end of a row: of `3`, `3-4` or `BUFFER_PG|Ethernet0|3-4`; else none."""
     found = _SPAN.search(row)
     return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
-
-
-_SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
-"""Queues and groups have one digit in SONiC's YANG; multicast queues go on above 9 elsewhere."""
 
 
 def numbers_of(text: str) -> set[int]:

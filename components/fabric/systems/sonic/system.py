@@ -44,13 +44,37 @@ COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
 WITH_BFD: Final = f'{SUMMARY} -c "{linux.BFD}"; true'  # without bfdd, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{linux.ROUTES}"'
-
 _UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which shows the columns: cells may contain blanks."""
 Row = dict[str, str]
 """Column to cell."""
+_QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
+CONFIG: Final = "sudo sonic-cfggen -d --print-data"
+VERSION: Final = "cat /etc/sonic/sonic_version.yml"
+PORTS: Final = "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"
+SCRATCH: Final = "/etc/sonic/railyard.json"
+"""On the same disk as the saved configuration, for the length of one command."""
+RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
+"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). flock(2)
+works without the right to write. Its lock ends with the shell, a moment after the session, so the
+next session waits a little."""
+_ECHO: Final = 'echo "[status $?]"'
+"""End of each typed command: one of several lines is echoed line by line before its answer."""
+_ERRORS: Final = (
+    "Cannot find interface",
+    "doesn't exist",
+    "Failed to acquire lock",
+    "(error)",
+    "command not found",
+)
+"""Failures that exit with status 0: of sonic-utilities' `pfc config`, `config load`, and Redis."""
+_CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
+"""The last part of a refusal of click, after two lines of usage."""
+_DB: Final = "sudo sonic-db-cli CONFIG_DB"
+_KEYS: Final = f"{_DB} KEYS '*'"
+_EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _tables(text: str) -> Iterator[list[Row]]:
@@ -76,9 +100,6 @@ def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
         cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
         return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
     raise base.Unreadable(command, text, f"it lacks the row of {port}")
-
-
-_QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
@@ -195,30 +216,6 @@ def parse_branch(text: str) -> int:
         if re.fullmatch(r"20\d{4}(\d\d)?", part):
             return int(part[:6])
     return UNRELEASED if text.lower().startswith(("master", "sonic.master")) else 0
-
-
-CONFIG: Final = "sudo sonic-cfggen -d --print-data"
-VERSION: Final = "cat /etc/sonic/sonic_version.yml"
-PORTS: Final = "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"
-SCRATCH: Final = "/etc/sonic/railyard.json"
-"""On the same disk as the saved configuration, for the length of one command."""
-RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
-"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). flock(2)
-works without the right to write. Its lock ends with the shell, a moment after the session, so the
-next session waits a little."""
-_ECHO: Final = 'echo "[status $?]"'
-"""End of each typed command: one of several lines is echoed line by line before its answer."""
-
-_ERRORS: Final = (
-    "Cannot find interface",
-    "doesn't exist",
-    "Failed to acquire lock",
-    "(error)",
-    "command not found",
-)
-"""Failures that exit with status 0: of sonic-utilities' `pfc config`, `config load`, and Redis."""
-_CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
-"""The last part of a refusal of click, after two lines of usage."""
 
 
 def _odd(tables: Mapping[str, Mapping[str, Fields]], words: str) -> str:
@@ -426,11 +423,6 @@ def _link_words(wish: LinkSettings, _lanes: int | None) -> dict[str, str]:
         offered = f" {speed}" if speed and wish.autoneg else ""
         words["autoneg"] = f"on{offered}" if wish.autoneg else "off"
     return {key: text for key, text in words.items() if text}
-
-
-_DB: Final = "sudo sonic-db-cli CONFIG_DB"
-_KEYS: Final = f"{_DB} KEYS '*'"
-_EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
