@@ -14,7 +14,6 @@ from components.cli.app import option, say
 from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import exit_code
-from components.discover.resize import numbers_of, read_found, resize
 from components.model.secret_refs import list_secrets
 from components.plan.make import count_resources, make_plan
 from components.project import write
@@ -27,6 +26,7 @@ from components.project.engine import (
     salt_of,
     wanted_versions,
 )
+from components.project.resize import numbers_of, read_found, resize
 from components.project.wheel import own_version, pack_wheel
 from components.reading.load import parse_site
 

@@ -14,6 +14,7 @@ from typing import Final
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
 from components.core.problem import Finding, Json, Place, SpecPath, render_path
+from components.core.templates import fault_text
 from components.hosts.look import (
     CardFact,
     Distance,
@@ -90,12 +91,11 @@ class Proposal:
 
 
 def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
-    """Compare a host's entry in the file with its hardware.
-
-    Raises:
-        UsageError: `nics` is not a list of mappings.
-    """
-    written = _written_cards(host, path)
+    """Compare a host's entry with its hardware; raise UsageError if `nics` is no list of cards."""
+    cards, written = host.get("nics", []), list[Mapping[str, Json]](_mappings(host.get("nics", [])))
+    if not isinstance(cards, list) or len(written) != len(cards):
+        place = render_path((*path, "nics"))
+        raise UsageError(fault_text(__file__, "not-cards", place=place))
     placed = [(_pci(card, look), card) for card in written]
     known = dict(placed)
     chosen = choose_rails(host, placed, look, site)
@@ -130,17 +130,6 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         differences=tuple(differences),
         notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
     )
-
-
-def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str, Json]]:
-    cards = host.get("nics", [])
-    found = [each for each in cards if isinstance(each, dict)] if isinstance(cards, list) else []
-    if not isinstance(cards, list) or len(found) != len(cards):
-        raise UsageError(
-            f"{render_path((*path, 'nics'))} is not a list of cards.\n"
-            "  fix    remove the key, or write a list; `railyard check` shows the expected form."
-        )
-    return [*found]
 
 
 def _pci(card: Mapping[str, Json], look: HostLook) -> str:
@@ -239,37 +228,25 @@ def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> I
     for pair in pairs:
         if pair.distance == Distance.SYS:
             ends = (look.gpu(pair.gpu), look.card(pair.card))
-            note = (
-                f"the GPU at {pair.gpu} lacks a card with a rail on its NUMA node: GPUDirect RDMA "
-                "would go from one processor to the other"
-            )
-            if unknown := without_node(*(each for each in ends if each)):
-                note = (
-                    f"GPUDirect RDMA of the GPU at {pair.gpu} may go from one processor to the "
-                    f"other: the system tells no NUMA node of {unknown}"
-                )
-            yield note
+            unknown = without_node(*(each for each in ends if each))
+            row = "gpu-unknown" if unknown else "gpu-far"
+            yield fault_text(__file__, row, gpu=pair.gpu, unknown=unknown)
 
 
 def _card_notes(card: CardFact) -> Iterator[str]:
     if known_model(card.device) is None:
-        yield (
-            f"{card.pci} is a {card_name(card.device)}, which is not among {', '.join(CARDS)}: "
-            f'write its name, and describe it: nic_models: {{NAME: {{pci_id: "{card.device}"}}}}'
-        )
-    link, best = card.link, card.possible
-    if link.width and best.width and link.width < best.width:
-        yield (
-            f"{card.pci} runs with {link.width} PCIe lanes, and card and slot can "
-            f"{best.width}: reseat it, or write link_width: {link.width}"
-        )
-    if link.gt_s and best.gt_s and link.gt_s < best.gt_s:
-        yield (
-            f"{card.pci} runs its PCIe link at {link.gt_s:g} GT/s, and card and slot can "
-            f"{best.gt_s:g}: see the BIOS, or write link_gt_s: {link.gt_s:g}"
-        )
+        words = {"card": card_name(card.device), "models": ", ".join(CARDS)}
+        yield fault_text(__file__, "other-card", pci=card.pci, device=card.device, **words)
+    link, can = card.link, card.possible
+    for row, has, best in (
+        ("few-lanes", link.width, can.width),
+        ("slow-link", link.gt_s, can.gt_s),
+    ):
+        if has and best and has < best:
+            words = {"has": f"{has:g}", "best": f"{best:g}"}
+            yield fault_text(__file__, row, pci=card.pci, **words)
     if not card.up:
-        yield f"the port of {card.pci} is down: its speed is not known, and not written"
+        yield fault_text(__file__, "port-down", pci=card.pci)
 
 
 _PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)

@@ -18,6 +18,7 @@ from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded
 from components.core.errors import SpecError, UsageError
 from components.core.problem import Json, SpecPath
+from components.core.templates import fault_text
 from components.discover.site_file import SiteFile
 from components.discover.yaml_edit import Insert, Written, YamlText, apply_inserts
 from components.drift.applied import Applied
@@ -105,16 +106,12 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     text = apply_inserts(file.text, edits)
     after = _checked(file, text)
     if after.spec is None:
-        raise SpecError(
-            f"{file.path}: {asked.old} cannot be called {asked.new}. Nothing was written.\n"
-            f"{render_text(after.problems)}"
-        )
+        words = {"path": file.path, "old": asked.old, "new": asked.new}
+        problems = render_text(after.problems)
+        raise SpecError(fault_text(__file__, "breaks-site", problems=problems, **words))
     if _plain(spec, asked) != _plain(after.spec, asked):
-        raise UsageError(
-            f"{file.path}: a change of the name would change other values too. Nothing was "
-            f"written.\n  fix    write {asked.new} yourself, and `renamed: "
-            f"{{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
-        )
+        words = {"path": file.path, "old": asked.old, "new": asked.new}
+        raise UsageError(fault_text(__file__, "changes-others", group=GROUPS[asked.kind], **words))
     return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
 
 
@@ -136,9 +133,7 @@ def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
         return False
     head, found, _ = each.value.partition(mark) if mark else (each.value, "", "")
     if "[" in head and asked.old in unfold_names(head):
-        what = f"{asked.old} is one of {head}, and a range holds only names that count together."
-        fix = "write what this range has one by one, then rename it."
-        raise _refused(file, each.line, what, fix)
+        raise _refused(file, each.line, "in-range", asked, range=head)
     return head == asked.old and found == mark
 
 
@@ -149,27 +144,22 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
     names = [each.name for each in devices]
     if asked.old not in names:
         line = file.line((group,)) or 1
-        fix = f"the names are {', '.join(names[:20])}."
-        raise _refused(file, line, f"the file lacks the {asked.kind} {asked.old}.", fix)
+        known = ", ".join(names[:20])
+        raise _refused(file, line, "no-device", asked, kind=asked.kind, names=known)
     line = file.line((group, names.index(asked.old))) or 1
     try:
         _TYPES[asked.kind].validate_python(asked.new)
     except ValidationError as error:
-        fix = "use lower-case letters, digits and inner hyphens, and no name such as localhost."
-        what = f"{asked.old} cannot be called {asked.new!r}."
-        raise _refused(file, line, what, fix) from error
+        raise _refused(file, line, "cannot-be-called", asked) from error
     if asked.new == asked.old:
-        raise _refused(file, line, f"it is called {asked.old} already.", "name another one.")
+        raise _refused(file, line, "same-as-before", asked)
     for other, taken in (("hosts", spec.hosts), ("switches", spec.switches)):
         where = next((n for n, each in enumerate(taken) if each.name == asked.new), None)
         if where is not None:
             also = file.line((other, where)) or 1
-            what = f"the name {asked.new} is taken: line {also} of the file uses it."
-            raise _refused(file, line, what, "choose a name that no host and no switch has.")
+            raise _refused(file, line, "taken", asked, line=also)
     if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
-        what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
-        fix = "remove its sm_priority with one update, then rename it."
-        raise _refused(file, line, what, fix)
+        raise _refused(file, line, "subnet-manager", asked)
 
 
 def _entries(
@@ -180,11 +170,8 @@ def _entries(
     first = declared.get(asked.old, "")
     begun = first in in_state - {""}
     if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
-        raise UsageError(
-            f"the state has a device {asked.old if begun else asked.new} too: an update that"
-            " renames it or takes it out has not ended. Nothing was written.\n"
-            "  fix    run the update (`pulumi up`), then rename."
-        )
+        name = asked.old if begun else asked.new
+        raise UsageError(fault_text(__file__, "in-state", name=name))
     left = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
     former = first if begun else asked.old if asked.old in in_state else ""
     former = "" if former == asked.new else former
@@ -217,5 +204,6 @@ def _plain(spec: ClusterSpec, asked: Rename) -> str:
     return re.sub(rf'"{re.escape(asked.new)}(?=["/:])', f'"{asked.old}', json.dumps(site))
 
 
-def _refused(file: SiteFile, line: int, what: str, fix: str) -> UsageError:
-    return UsageError(f"{file.path}:{line}: {what} Nothing was written.\n  fix    {fix}")
+def _refused(file: SiteFile, at: int, row: str, asked: Rename, /, **words: object) -> UsageError:
+    text = fault_text(__file__, row, old=asked.old, new=asked.new, **words)
+    return UsageError(f"{file.path}:{at}: {text}")

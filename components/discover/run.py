@@ -11,6 +11,7 @@ from typing import Final
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, finding_json, render_path, rows_of
+from components.core.templates import fault_text
 from components.discover.propose import Proposal, card_name, propose, site_rails
 from components.discover.site_file import (
     SiteFile,
@@ -170,11 +171,8 @@ def compare(
 ) -> tuple[Report, str]:
     """Compare the file with the hosts' hardware.
 
-    A host that failed, or whose entry cannot be written, does not stop the others; the report still
-    shows its hardware.
-
-    Returns:
-        The report, and the file's text with the additions.
+    A host that failed, or whose entry cannot be written, does not stop the others. The second value
+    is the file's text with the additions.
     """
     failed = list(errors)
     found: list[Found] = []
@@ -211,10 +209,8 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
     short = look.name.partition(".")[0].lower()
     name = short if _LABEL.match(short) else target.endpoint.address.replace(".", "-")
     if name in taken:
-        raise UsageError(
-            f"{target.name} calls itself {name}, as {taken[name]} does; nothing was written for "
-            f"it.\n  fix    if it is that host, ask for {name}; else give it another name."
-        )
+        words = {"host": target.name, "name": name, "other": taken[name]}
+        raise UsageError(fault_text(__file__, "same-name", **words))
     taken[name] = target.name
     role = "worker" if look.gpus else "control_plane"
     return replace(target, name=name, host={"name": name, "role": role, **target.host})
@@ -233,16 +229,12 @@ def _texts(file: SiteFile, found: Sequence[Found]) -> str:
 def replace_file(file: SiteFile, text: str) -> None:
     """Replace the file in one step, so a reader never sees half of it.
 
-    Raises:
-        UsageError: The file cannot be written, or has changed since it was read.
+    Raise UsageError if it cannot be written, or has changed since it was read.
     """
     real = file.path.resolve()
     new = real.with_name(f".{real.name}.railyard")
     if read_text(file.path) != file.text:
-        raise UsageError(
-            f"{file.path} was changed while the hosts were read; nothing was written.\n"
-            "  fix    run it again."
-        )
+        raise UsageError(fault_text(__file__, "changed", path=file.path))
     try:
         with new.open("w", encoding="utf-8", newline="") as opened:
             opened.write(text)
@@ -250,7 +242,8 @@ def replace_file(file: SiteFile, text: str) -> None:
         new.replace(real)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise UsageError(f"{file.path}: it cannot be written: {error.strerror}") from error
+        words = {"path": file.path, "error": error.strerror}
+        raise UsageError(fault_text(__file__, "unwritable", **words)) from error
 
 
 LOOK_DEADLINE_S: Final = 60.0

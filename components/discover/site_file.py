@@ -6,8 +6,10 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,6 +17,7 @@ from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath, render_path
+from components.core.templates import fault_text
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.model.reach import how_to_pin
@@ -29,8 +32,9 @@ from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
 _JUMPS: Final = TypeAdapter(tuple[JumpHost, ...])
+Addition: TypeAlias = "tuple[SpecPath, Mapping[str, Json] | Sequence[Mapping[str, Json]]]"
+"""A place in the site as written, with keys for its mapping or entries for its list."""
 _NAMES: Final[TypeAdapter[tuple[str, ...]]] = TypeAdapter(JumpNames)
-_FIX: Final = "\n  fix    run `railyard check`, which shows the expected form."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +78,13 @@ class SiteFile:
 
 
 def read_text(path: Path) -> str:
-    """Read the file and keep its line ends.
-
-    Raises:
-        UsageError: The file cannot be read.
-    """
+    """Read the file and keep its line ends; raise UsageError if that fails."""
     try:
         return read_file(path).decode()
     except FileNotFoundError:
         raise UsageError(f"{path}: file not found.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+        raise UsageError(fault_text(__file__, "unreadable", path=path, error=error)) from error
 
 
 def read_site_file(path: Path) -> SiteFile:
@@ -108,44 +108,32 @@ def read_site_file(path: Path) -> SiteFile:
             raise SpecError(f"{path}: {error.what}\n  fix    {error.fix}") from error
         value = parse_yaml(read_text(site_path), str(site_path)).value
         if isinstance(value, dict) and "config" in value:
-            raise SpecError(
-                f"{path}: `{SITE_KEY}` is {named}, and {site_path} is the file of a stack itself.\n"
-                "  fix    name the site itself: a file that begins with `name:`."
-            )
+            words = {"path": path, "key": SITE_KEY, "named": named, "site": site_path}
+            raise SpecError(fault_text(__file__, "site-of-stack", **words))
         return replace(read_site_file(site_path), stack=stack_of(path) or None)
     is_stack = isinstance(parsed.value, dict) and "config" in parsed.value
     prefix = ("config", CONFIG_KEY) if is_stack else ()
     site = spread_ports(expand_hosts(parsed.below(*prefix)))
     if not isinstance(site.value, dict):
-        raise SpecError(
-            f"{path}: the file lacks a site.\n"
-            f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
-        )
+        words = {"path": path, "key": SITE_KEY, "other": CONFIG_KEY}
+        raise SpecError(fault_text(__file__, "no-site", **words))
     stack = (stack_of(path) if prefix else "") or None
     written = parsed.below(*prefix, "hosts").value
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
-    """Return the login of a host in the file.
-
-    Raises:
-        UsageError: Its `ssh` is wrong.
-    """
+    """Return the login of a host in the file; raise UsageError if its `ssh` is wrong."""
     try:
         return Ssh.model_validate(host.get("ssh"))
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, ("ssh", *first["loc"])))
-        raise UsageError(f"{where}: {key}: {first['msg']}.{_FIX}") from error
+        words = {"key": ".".join(map(str, ("ssh", *first["loc"]))), "error": first["msg"]}
+        raise UsageError(fault_text(__file__, "wrong-ssh", where=where, **words)) from error
 
 
 def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
-    """Return the same login with its jump hosts from the file.
-
-    Raises:
-        UsageError: The file's jump hosts are wrong, or one is missing.
-    """
+    """Return the same login with its jump hosts; raise UsageError if one is wrong or missing."""
     defaults = file.site.get("host_defaults")
     default = defaults.get("jump", ()) if isinstance(defaults, dict) else ()
     try:
@@ -154,73 +142,50 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
         return with_way(ssh, names, {hop.name: hop for hop in jumps})
     except (ValidationError, JumpError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise UsageError(f"{where}: its jump hosts: {first}.{_FIX}") from error
+        words = {"where": where, "error": first}
+        raise UsageError(fault_text(__file__, "wrong-jumps", **words)) from error
 
 
 def write_proposals(
     file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]] = ()
 ) -> str:
-    """Return the file's text with the proposed additions.
-
-    Raises:
-        UsageError: The file's layout allows no addition; nothing was written.
-    """
-    document = YamlText(file.text)
-    inserts = [each for found in proposals for each in _inserts(document, file, found)]
-    if new_hosts:
-        inserts.append(document.add_entries((*file.prefix, "hosts"), new_hosts))
+    """Return the file's text with the additions; raise UsageError if its layout allows none."""
+    document, inserts = YamlText(file.text), list[Insert]()
+    expected: Any = parse_yaml(file.text, "").below(*file.prefix).value
+    additions = [each for found in proposals for each in _additions(document, file, found)]
+    for path, added in (*additions, *([(("hosts",), new_hosts)] if new_hosts else [])):
+        place = (*file.prefix, *path)
+        if isinstance(added, Mapping):
+            inserts.append(document.add_keys(place, added))
+            reduce(getitem, path, expected).update(added)
+        else:
+            inserts.append(document.add_entries(place, added))
+            reduce(getitem, path, expected).extend(added)
     text = apply_inserts(file.text, inserts)
-    expected = _expected(file, proposals, new_hosts)
     parsed = parse_yaml(text, str(file.path))
     if parsed.problems or parsed.below(*file.prefix).value != expected:
-        raise UsageError(
-            f"{file.path}: cannot add the new entries to this file without moving existing ones; "
-            "nothing was written.\n"
-            "  fix    write the host's entry as the examples do, a line for each key."
-        )
+        raise UsageError(fault_text(__file__, "moves-others", path=file.path))
     return text
 
 
-def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Insert]:
+def _additions(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Addition]:
     """Yield the additions to a host's entry, which no other host may share."""
     place, alone = file.entry(proposal.path)
     if not alone:
         name = dict(file.hosts())[proposal.path].get("name")
         has_cards = proposal.new_cards or proposal.card_keys
         keys = [*proposal.host_keys, *(["nics"] if has_cards else [])]
-        raise UsageError(
-            f"{file.path}:{file.line(proposal.path)}: {name} comes from a template or a range, to "
-            f"which nothing is added; nothing was written for it.\n  fix    write {', '.join(keys)}"
-            f" into the template, or into `each` for {name}: --format json prints what was found."
-        )
-    path = (*file.prefix, *place)
+        words = {"path": file.path, "line": file.line(proposal.path), "name": name}
+        raise UsageError(fault_text(__file__, "shared-entry", keys=", ".join(keys), **words))
     for number, keys in sorted(proposal.card_keys.items()):
-        yield document.add_keys((*path, "nics", number), keys)
+        yield (*place, "nics", number), keys
     keys = dict(proposal.host_keys)
-    if proposal.new_cards and document.node((*path, "nics")) is not None:
-        yield document.add_entries((*path, "nics"), proposal.new_cards)
+    if proposal.new_cards and document.node((*file.prefix, *place, "nics")) is not None:
+        yield (*place, "nics"), proposal.new_cards
     elif proposal.new_cards:
         keys["nics"] = [dict(card) for card in proposal.new_cards]
     if keys:
-        yield document.add_keys(path, keys)
-
-
-def _expected(
-    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]]
-) -> Json:
-    """Return the expected site after the additions, to verify the new text."""
-    site = cast("dict[str, Json]", parse_yaml(file.text, "").below(*file.prefix).value)
-    hosts = cast("list[dict[str, Json]]", site["hosts"])
-    for found in proposals:
-        host = hosts[cast("int", file.entry(found.path)[0][-1])]
-        host |= found.host_keys
-        if found.new_cards or found.card_keys:
-            cards = cast("list[dict[str, Json]]", host.setdefault("nics", []))
-            for number, keys in found.card_keys.items():
-                cards[number] |= keys
-            cards += [dict(card) for card in found.new_cards]
-    hosts += [dict(host) for host in new_hosts]
-    return site
+        yield place, keys
 
 
 def diff_texts(file: SiteFile, text: str) -> str:
@@ -264,10 +229,8 @@ def find_targets(
     hosts = file.site.get("hosts", [])
     listed = isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)
     if hosts is not None and not listed:
-        raise UsageError(
-            f"{file.path}:{file.line(('hosts',))}: hosts is not a list, so no host was read.\n"
-            "  fix    write each as an entry of a list: `- name: gpu01`."
-        )
+        words = {"path": file.path, "line": file.line(("hosts",))}
+        raise UsageError(fault_text(__file__, "not-hosts", **words))
     entries = list(file.hosts())
     known, new = dict[int, Target](), dict[tuple[str, int], Target]()
     errors: list[UsageError] = []
@@ -308,29 +271,21 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
 
 def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
     if not host.get("name"):
-        raise UsageError(
-            f"{file.path}:{file.line(path)}: {render_path(path)} lacks a name, so it was not "
-            "read.\n  fix    add name."
-        )
+        words = {"path": file.path, "line": file.line(path), "place": render_path(path)}
+        raise UsageError(fault_text(__file__, "no-name", **words))
     name = str(host["name"])
     if has_no_login(host):
-        raise UsageError(
-            f"{file.path}:{file.line((*path, 'login'))}: {name} has login: none, so it was not "
-            "read.\n  fix    read its cards on the node itself, for example by `kubectl debug "
-            f"node/{host.get('node_name') or name}`, and write them into the file."
-        )
+        words = {"path": file.path, "line": file.line((*path, "login")), "name": name}
+        node = host.get("node_name") or name
+        raise UsageError(fault_text(__file__, "no-login", node=node, **words))
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
     ssh = way_of(file, ssh_of(host, where), where)
     if ssh.host_key is None:
-        raise UsageError(
-            f"{where} lacks a pinned host key; nothing was sent.\n"
-            f"  fix    {how_to_pin(ssh.address, ssh.port)} as ssh.host_key."
-        )
+        pin = how_to_pin(ssh.address, ssh.port)
+        raise UsageError(fault_text(__file__, "no-host-key", where=where, pin=pin))
     if ssh.private_key is None and not ssh.agent:
-        raise UsageError(
-            f"{where} lacks a private key, and Railyard reaches hosts by key only.\n"
-            f"  fix    add private_key: {{secret: {_SECRET}}}, or agent: true, to its ssh."
-        )
+        words = {"where": where, "secret": _SECRET}
+        raise UsageError(fault_text(__file__, "no-private-key", **words))
     return Target(name, endpoint_of(name, "host", ssh), path, ssh, host)
 
 
@@ -338,17 +293,12 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
     parts = _ADDRESS.fullmatch(word)
     if parts is None or ("@" not in word and "." not in word and not parts["long"]):
         names = ", ".join(str(host.get("name")) for _, host in file.hosts()) or "none"
-        raise UsageError(
-            f"{word} is not a host of {file.path}; its hosts: {names}.\n"
-            "  fix    name a host of the file, or USER@ADDRESS with --host-key for a new one."
-        )
+        words = {"word": word, "path": file.path, "names": names}
+        raise UsageError(fault_text(__file__, "unknown-host", **words))
     port = int(parts["port"] or _PORT)
     if host_key is None:
-        raise UsageError(
-            f"{word} is not in {file.path}, and its host key is not known; nothing was sent.\n"
-            f"  fix    {how_to_pin(parts['address'], port)}: `railyard discover {word} --host-key "
-            '"ssh-ed25519 …"`.'
-        )
+        words = {"word": word, "path": file.path, "pin": how_to_pin(parts["address"], port)}
+        raise UsageError(fault_text(__file__, "unknown-key", **words))
     logins = (ssh for _, host in file.hosts() if isinstance(ssh := host.get("ssh"), dict))
     keys = (key.get("secret") for ssh in logins if isinstance(key := ssh.get("private_key"), dict))
     login: dict[str, Json] = {

@@ -6,23 +6,17 @@ new text goes between them.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
-
-_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*( [A-Za-z][A-Za-z0-9._/-]*)*")
-"""Texts that need no quotes, apart from YAML's own words."""
-_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-_STEP: Final = 2
-"""Blanks per level if the text does not show its indentation."""
+from components.core.templates import fault_text
+from components.core.yaml_lines import block, flow, item
 
 
 class _Mark(Protocol):
@@ -75,11 +69,7 @@ class YamlText:
     """A YAML text, and the places of its values."""
 
     def __init__(self, text: str) -> None:
-        """Read a text.
-
-        Raises:
-            UsageError: The text is not one YAML document.
-        """
+        """Read a text; raise UsageError if it is not one YAML document."""
         self.text = text
         try:
             self._root = cast("Node | None", cast("Any", YAML(typ="rt")).compose(text))
@@ -111,8 +101,7 @@ class YamlText:
     def node(self, path: SpecPath) -> Node | None:
         """Return the value at a path, or None if the path has none.
 
-        Raises:
-            UsageError: The path leads through an alias, so an edit would change several values.
+        Raise UsageError if it leads through an alias, since an edit would change several values.
         """
         here = self._root
         for number, step in enumerate(path):
@@ -124,11 +113,7 @@ class YamlText:
             here = found
             if id(here) in self._shared:
                 where = render_path(path[: number + 1])
-                raise UsageError(
-                    f"{where} occurs once in the file but an anchor and aliases use it twice, so "
-                    "it cannot be changed for one host.\n"
-                    "  fix    write it out, or copy the lines above into the file yourself."
-                )
+                raise UsageError(fault_text(__file__, "alias", place=where))
         return here
 
     def texts(self, *prefix: str) -> Iterator[Written]:
@@ -138,11 +123,7 @@ class YamlText:
                 yield replace(each, path=each.path[len(prefix) :])
 
     def drop_key(self, path: SpecPath) -> Insert:
-        """Remove a key, its value and its line. The text around it stays.
-
-        Raises:
-            UsageError: It is the first key of its mapping, or is merged from elsewhere.
-        """
+        """Remove a key, its value and its line; raise UsageError if it is the first, or merged."""
         node = cast("Node", self.node(path[:-1]))
         names = [key.value for key, _ in node.value]
         if path[-1] not in names[1:]:
@@ -157,11 +138,7 @@ class YamlText:
         return Insert(start, "", self._line_end(value) - start)
 
     def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
-        """Add keys at the end of a mapping, in its style: one per line, or all on one line.
-
-        Raises:
-            UsageError: The path does not lead to a mapping with keys.
-        """
+        """Add keys at the end of a mapping, in its style; raise UsageError if it has no keys."""
         node = self.node(path)
         if node is None or node.id != "mapping" or not node.value:
             raise UsageError(f"{render_path(path)} is not a mapping, so keys cannot be added.")
@@ -173,11 +150,7 @@ class YamlText:
         return self._lines_after(last, key.start_mark.column, lines)
 
     def add_entries(self, path: SpecPath, entries: Sequence[Mapping[str, Json]]) -> Insert:
-        """Add entries at the end of a list, in the style of its last one.
-
-        Raises:
-            UsageError: The path does not lead to a list.
-        """
+        """Add entries at the end of a list, in its style; raise UsageError if it is no list."""
         node = self.node(path)
         if node is None or node.id != "sequence":
             raise UsageError(f"{render_path(path)} is not a list, so entries cannot be added.")
@@ -214,33 +187,3 @@ def apply_inserts(text: str, inserts: Sequence[Insert]) -> str:
     for _, each in sorted(enumerate(inserts), key=lambda pair: (-pair[1].at, -pair[0])):
         text = text[: each.at] + each.text + text[each.at + each.cut :]
     return text
-
-
-def flow(value: Json) -> str:
-    """Write a value on one line, as the examples write cards."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-        return value if plain else json.dumps(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return json.dumps(value)
-
-
-def block(key: str, value: Json) -> list[str]:
-    """Write a key and its value on lines, with one line for each mapping of a list."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [f"{flow(key)}:", *(f"{' ' * _STEP}- {flow(each)}" for each in value)]
-    if isinstance(value, dict):
-        inner = (line for name, each in value.items() for line in block(name, each))
-        return [f"{flow(key)}:", *(f"{' ' * _STEP}{line}" for line in inner)]
-    return [f"{flow(key)}: {flow(value)}"]
-
-
-def item(entry: Mapping[str, Json]) -> list[str]:
-    """Write one entry of a list on lines."""
-    lines = [line for key, value in entry.items() for line in block(key, value)]
-    return [f"{'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines)]

@@ -13,9 +13,11 @@ import yaml
 
 COMPONENTS: Final = Path(__file__).parents[2] / "components"
 TABLES: Final = sorted(COMPONENTS.rglob("findings.yaml"))
-MAKERS: Final = frozenset({"finding_of", "fault_text", "lack", "case.lack", "find", "_finding"})
-OF_CASE: Final = frozenset({"device", "manager", "clean", "mend", "services"})
-"""Words that a function between adds: the device, and the commands of a package manager."""
+MAKERS: Final = frozenset(
+    {"finding_of", "fault_text", "lack", "case.lack", "find", "_finding", "_refused"}
+)
+OF_CASE: Final = frozenset({"device", "manager", "clean", "mend", "services", "old", "new"})
+"""Words that a function between adds: device, commands of a package manager, names of a rename."""
 
 
 def texts_in(tree: ast.AST) -> Iterator[str]:
@@ -34,7 +36,7 @@ def callers_in(tree: ast.AST) -> Iterator[tuple[str, frozenset[str]]]:
             words = frozenset(texts_in(function))
             calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
             for call in (each for each in calls if ast.unparse(each.func) in MAKERS):
-                rows = (each for each in call.args[:2] if isinstance(each, ast.Constant))
+                rows = (each for each in call.args[:3] if isinstance(each, ast.Constant))
                 yield from ((str(row.value), words) for row in rows)
 
 

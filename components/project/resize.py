@@ -13,7 +13,7 @@ import yaml
 from components.catalogue.switches import find_model
 from components.core.errors import UsageError
 from components.core.problem import Json
-from components.discover.yaml_edit import block, flow, item
+from components.core.yaml_lines import block, flow, item
 from components.model.texts import fold_names
 from components.reading.host_ranges import MOST_HOSTS
 from components.reading.port_ranges import spread_document
