@@ -148,40 +148,13 @@ def test_every_kind_of_the_plan_has_an_edit() -> None:
     assert {str(each.body["kind"]) for each in MANIFESTS} == EDITS.keys()
 
 
-@pytest.mark.timeout(1200)  # the first update of all and four commands more
-def test_every_object_edited(standing: Playground) -> None:
-    edited = [(each.body, EDITS[str(each.body["kind"])](each.body)) for each in MANIFESTS]
-    edited = [(body, ops) for body, ops in edited if ops]
-    assert len(edited) > len(MANIFESTS) / 2
-    for body in OF_CHART:
-        patch(standing, body, CHART_EDITS[body["kind"]])
-    for body, ops in edited:
-        patch(standing, body, ops)
-    report = lines_of(standing.railyard("drift", STACK).must(3))
-    for body, _ in edited:
-        (line,) = [each for each in report if each.startswith(f"cluster      {name_of(body)}: ")]
-        assert ", want " in line
-    of_release = [line for line in report if " of Helm release gpu-operator: " in line]
-    assert [*map(name_of, OF_CHART)] == [
-        line.removeprefix("cluster      ").partition(" of Helm")[0] for line in of_release
-    ]
-    assert len(report) == len(edited) + len(of_release)
-
-    preview = standing.preview()
-    assert preview.changes.keys() >= PROVEN
-    assert {message for message in preview.messages if message.startswith("cluster: drift: ")} == {
-        line.replace("cluster      ", "cluster: drift: ", 1) for line in report
-    }
-    assert "acceptance passed" in standing.up().must()
-    is_as_it_was(standing)
-
-
 @pytest.mark.timeout(1200)  # four commands of an engine: minutes where the cores are shared
-def test_what_is_not_ours_is_left_and_every_object_deleted_and_a_node_is_made_again(
+def test_what_is_not_ours_is_left_and_every_object_edited_or_deleted_is_made_again(
     standing: Playground,
 ) -> None:
     named_and_left(standing)
     assert standing.preview().changes.keys() == PROVEN, "what could not be proven waits"
+    each_edited_object_is_named(standing)
 
     bodies = [each.body for each in MANIFESTS]
     for body in (*bodies, *OF_CHART, ACCOUNT, OF_FOLDER):
@@ -203,6 +176,31 @@ def test_what_is_not_ours_is_left_and_every_object_deleted_and_a_node_is_made_ag
     )
     assert "acceptance passed" in standing.up().must()
     is_as_it_was(standing)
+
+
+def each_edited_object_is_named(site: Playground) -> None:
+    edited = [(each.body, EDITS[str(each.body["kind"])](each.body)) for each in MANIFESTS]
+    edited = [(body, ops) for body, ops in edited if ops]
+    assert len(edited) > len(MANIFESTS) / 2
+    for body in OF_CHART:
+        patch(site, body, CHART_EDITS[body["kind"]])
+    for body, ops in edited:
+        patch(site, body, ops)
+    report = lines_of(site.railyard("drift", STACK).must(3))
+    for body, _ in edited:
+        (line,) = [each for each in report if each.startswith(f"cluster      {name_of(body)}: ")]
+        assert ", want " in line
+    of_release = [line for line in report if " of Helm release gpu-operator: " in line]
+    assert [*map(name_of, OF_CHART)] == [
+        line.removeprefix("cluster      ").partition(" of Helm")[0] for line in of_release
+    ]
+    assert len(report) == len(edited) + len(of_release)
+
+    preview = site.preview()
+    assert preview.changes.keys() >= PROVEN
+    assert {message for message in preview.messages if message.startswith("cluster: drift: ")} == {
+        line.replace("cluster      ", "cluster: drift: ", 1) for line in report
+    }
 
 
 def named_and_left(site: Playground) -> None:
