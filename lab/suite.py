@@ -44,6 +44,8 @@ OWN_CLONE: Final = (
 the folder of STATE and a command follow. `sh` stays, to wait for what loses its parent."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Each builds on those before it: a test with two marks belongs to the stage of the later one."""
+_AFTER: Final = {"lab": "fast", "cluster": "types", "engine": "cluster"}
+"""Stage to the one that ends before it begins. The site follows none: it takes longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Stage:
     plays_stacks: bool = False
     """Its tests play stacks of this clone, and those of one file share what they played."""
     beside: bool = False
-    """It waits much of its time: it runs beside the stage before it."""
+    """It runs beside the stage before it: while one waits, the other works."""
     after: str = ""
     """The stage beside it that ends before it begins: memory is for so many clusters at once."""
 
@@ -130,8 +132,8 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
     )
     slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
     types = Stage("types", "pyright, strict", _tool("pyright"), beside=True)
-    # The site first of those beside the lab: it has few files, and the longest of them.
-    return (*checks, fast, types, slow["lab"], slow["site"], slow["cluster"], slow["engine"])
+    # All that takes long begins at once, so that neither core waits for the longest of them.
+    return (*checks, fast, types, slow["site"], slow["lab"], slow["cluster"], slow["engine"])
 
 
 def _count(stage: str, cores: int) -> int:
@@ -186,8 +188,8 @@ def _slow(number: int, cores: int) -> Stage:
         _tests(mark, what[mark], only, *files_of(mark)),
         workers=_count(mark, cores),
         plays_stacks=mark == "site",
-        beside=mark != "lab" and cores > 0,
-        after="cluster" if mark == "engine" else "",
+        beside=cores > 0,
+        after=_AFTER.get(mark, ""),
     )
 
 
