@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -17,7 +18,6 @@ import yaml
 from components.cli import site, stack
 from components.cli.stack import archive_of, run_pulumi
 from components.core.errors import UsageError
-from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.plan.pieces import names_of_piece, pieces_of, plan_piece
 from components.update.secrets import secret_names
@@ -34,8 +34,10 @@ def record(name: str, kind: str = "command:local:Command") -> dict[str, Any]:
     return {"urn": f"urn:pulumi:prod::site::{kind}::{name}", "type": kind, "custom": True}
 
 
-def state_of(spec: ClusterSpec) -> dict[str, Any]:
+@cache
+def state_of_site() -> dict[str, Any]:
     """A state with every switch and host, the stages, and an object of the cluster."""
+    spec = split_site()
     whole = make_plan(spec, "prod")
     names = [
         n
@@ -69,7 +71,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         text = yaml.safe_dump({"config": {**written, **piece}})
         (tmp_path / f"Pulumi.{name}.yaml").write_text(text)
     config = {"railyard:site": {"value": "site.yaml"}}
-    prod = {"config": config, "state": state_of(split_site())}
+    prod = {"config": config, "state": state_of_site()}
     kept: dict[str, Any] = {"stacks": {"prod": prod}, "changes": {}, "fails": []}
     (tmp_path / "store.json").write_text(json.dumps(kept))
     monkeypatch.chdir(tmp_path)

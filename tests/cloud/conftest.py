@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,16 @@ from tests.cloud.small_engine import Stack, answer_ssh, plan_of, running_cloud, 
 from tests.engine.fixtures import engine, session_engine
 
 __all__ = ["engine", "session_engine"]
+
+
+@pytest.fixture(autouse=True)
+def no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client reads the machine's authorities, which was half of the time; this cloud has HTTP.
+
+    See SSL_CTX_set_default_verify_paths(3).
+    """
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
+    monkeypatch.setenv("SSL_CERT_DIR", os.devnull)
 
 
 @pytest.fixture
