@@ -28,6 +28,7 @@ from urllib3.exceptions import HTTPError
 
 from components.core import limits
 from components.core.errors import DeviceError, UsageError
+from components.core.templates import fault_text
 
 
 class CloudError(DeviceError):
@@ -72,12 +73,7 @@ def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> s
     try:
         key = base64.b64decode(padded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise UsageError(
-            "the secret key of the cloud's API is not valid: expected base64 for URLs, without "
-            "padding.\n"
-            "  fix    set it again with `pulumi config set --secret`, as the cloud's console shows "
-            "it"
-        ) from error
+        raise UsageError(fault_text(__file__, "wrong-key")) from error
     message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
     digest = hmac.new(key, message.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

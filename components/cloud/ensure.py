@@ -31,6 +31,7 @@ from components.cloud.kinds import (
 )
 from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError
+from components.core.templates import fault_text
 
 _IN_USE: Final = frozenset({400, 409})
 """Status of a refusal to delete an object that another object still uses."""
@@ -52,11 +53,8 @@ def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     fixed = [each for each in differences if each[0] in kind.fixed]
     if fixed:
         words = "; ".join(f"{key} is {there}, want {wanted}" for key, there, wanted in fixed)
-        raise DeviceError(
-            f"{kind.words} {request.name} already exists ({found.id}) with different "
-            f"settings: {words}. Nothing was changed.\n"
-            "  fix    delete it in the cloud's console if it is unused, or choose another name"
-        )
+        what = {"kind": kind, "name": request.name, "found": found, "words": words}
+        raise DeviceError(fault_text(__file__, "other-settings", **what))
     same = found.id == previous.get("id")
     operation = previous.get("operation", "") if same else ""
     if not differences or request.kind != "firewall-rule":
@@ -76,10 +74,7 @@ def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:
     if request.kind == "ib-partition":
         free = ib_capacity(api, request.api.location, request.slice_type)
         if not free:
-            raise DeviceError(
-                f"{request.api.location} lacks an IB network for {request.slice_type}: the "
-                f"partition {request.name} cannot be made."
-            )
+            raise DeviceError(fault_text(__file__, "no-network", request=request))
         body = {**body, "ib_network_id": max(free, key=lambda each: (free[each], each))}
     try:
         answer = api.change("POST", api.below_project(kind.path), body)
@@ -110,11 +105,8 @@ def _settle(
         if found is not None:
             return found
         if deadline.passed:
-            raise CloudError(
-                f"{kind.words} {request.name}: the answer to its creation was lost ({lost}), and "
-                f"no list of the API shows it after {api.patience.settle_s:g} s.\n"
-                "  fix    run again: if the cloud made it after all, Railyard adopts it by its name"
-            )
+            words = {"kind": kind, "name": request.name, "lost": lost, "api": api}
+            raise CloudError(fault_text(__file__, "lost-answer", **words))
         deadline.pause()
 
 
@@ -128,11 +120,8 @@ def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) 
         if state == "FAILED":
             raise DeviceError(f"{kind.words} {request.name}: the cloud gave up: {said}")
         if deadline.passed:
-            raise CloudError(
-                f"{kind.words} {request.name}: operation {operation} is still {state} after "
-                f"{api.patience.operation_s:g} s.\n  fix    run again: Railyard adopts it once it "
-                "exists"
-            )
+            words = {"kind": kind, "name": request.name, "operation": operation, "state": state}
+            raise CloudError(fault_text(__file__, "slow-operation", api=api, **words))
         deadline.pause()
 
 
@@ -149,11 +138,7 @@ def operation_state(api: CrusoeApi, kind: Kind, operation: str) -> tuple[str, st
 def give_up(name: str, said: str) -> DeviceError:
     """The error for an instance that the cloud could not make."""
     if any(code in said for code in OUT_OF_STOCK):
-        return OutOfStockError(
-            f"instance {name}: the cloud is out of capacity: {said}.\n"
-            "  fix    run again later, choose another location, or ask the vendor for a "
-            "reservation: a quota does not guarantee capacity"
-        )
+        return OutOfStockError(fault_text(__file__, "out-of-stock", name=name, said=said))
     return DeviceError(f"instance {name}: the cloud gave up making it: {said or 'without a word'}")
 
 
@@ -207,11 +192,8 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
     why, operation, asked = "", "", False
     while get_by_id(api, kind, identity) is not None:
         if deadline.passed:
-            raise CloudError(
-                f"{kind.words} {name} ({identity}) is still there after "
-                f"{api.patience.operation_s:g} s{f': {why}' if why else ''}.\n"
-                "  fix    run again once nothing uses it"
-            )
+            words = {"kind": kind, "name": name, "id": identity, "why": f": {why}" if why else ""}
+            raise CloudError(fault_text(__file__, "still-there", api=api, **words))
         if not operation:
             asked = True
             try:

@@ -21,6 +21,7 @@ from components.cloud.request import Printed, ReadyRequest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.core.plain_text import Facts, fill
 from components.core.problem import Json
+from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import crusoe_of, with_instances
 from components.remote.ssh_library import asyncssh
@@ -43,23 +44,13 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     guids, partitions = settings.get("guids", ""), settings.get("partition", "")
     hcas = len(list(filter(None, guids.split(","))))
     if hcas != request.hcas or (hcas and partitions != request.partition):
-        raise DeviceError(
-            f"instance {request.name} ({request.id}) has {hcas} HCAs in partition "
-            f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are "
-            "wanted.\n"
-            "  fix    remove the instance in the cloud's console; the next run recreates it"
-        )
+        words = {"hcas": hcas, "there": partitions or "none", "wanted": request.partition or "none"}
+        raise DeviceError(fault_text(__file__, "wrong-hcas", request=request, **words))
     pinned = previous.get("host_key", "") if previous.get("id") == request.id else ""
     host_key = _fetch_key(api, request, settings["public_ip"], deadline)
     if pinned and host_key != pinned:
-        raise HostKeyError(
-            f"instance {request.name} ({settings['public_ip']}:{request.port}): the host key is"
-            " not the pinned one; nothing was sent.\n"
-            f"  pinned     {pinned}\n"
-            f"  presented  {host_key}\n"
-            "  fix        if its system was reinstalled, remove the instance in the cloud's "
-            "console: the next run makes and pins a new one"
-        )
+        words = {"address": settings["public_ip"], "pinned": pinned, "host_key": host_key}
+        raise HostKeyError(fault_text(__file__, "other-key", request=request, **words))
     if not pinned:
         # Only this line shows the key that all later contacts rely on.
         print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
@@ -86,10 +77,7 @@ def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) ->
                 api.change("PATCH", path_of(api, _KIND, request.id), {"action": "START"})
                 started = True
         deadline.pause()
-    raise CloudError(
-        f"instance {request.name} ({request.id}) does not run after {api.patience.boot_s:g} s: it "
-        f"is {state}.\n  fix    look at it in the cloud's console, then run again"
-    )
+    raise CloudError(fault_text(__file__, "not-running", request=request, api=api, state=state))
 
 
 def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -> None:
@@ -103,10 +91,7 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
         if state != "SUCCEEDED":
             return
     if item is None:
-        raise DeviceError(
-            f"instance {request.name} ({request.id}) is gone.\n"
-            "  fix    run again with railyard:observe `always`: it recreates the lost instance"
-        )
+        raise DeviceError(fault_text(__file__, "gone", request=request))
 
 
 def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: Deadline) -> str:
@@ -124,11 +109,8 @@ def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: De
                 return key.export_public_key("openssh").decode().strip()
             why = f"it lacks a {_KEY_TYPE} host key"
         deadline.pause()
-    raise UnreachableError(
-        f"instance {request.name} ({address}:{request.port}) runs and does not answer SSH after "
-        f"{api.patience.boot_s:g} s: {why}.\n"
-        "  fix    see that ssh_allowed holds the address of this machine"
-    )
+    words = {"request": request, "address": address, "api": api, "why": why}
+    raise UnreachableError(fault_text(__file__, "no-ssh", **words))
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
@@ -141,10 +123,7 @@ def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     known = {name: {key for key, text in each.items() if text} for name, each in facts.items()}
     missing = [host.name for host in whole.hosts if not wanted <= known.get(host.name, set())]
     if missing:
-        raise UsageError(
-            f"nothing is known yet of {', '.join(missing)}.\n"
-            "  fix    run `pulumi up`: it makes them and reads their host keys"
-        )
+        raise UsageError(fault_text(__file__, "not-known", names=", ".join(missing)))
     text = fill(whole.model_dump_json(exclude_defaults=True), facts)
     document = cast("dict[str, Json]", json.loads(text))
     environment = cast("dict[str, Json]", document["environment"])

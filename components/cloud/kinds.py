@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Document
 from components.core.errors import DeviceError
+from components.core.templates import fault_text
 
 ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "instance"]
 RUNNING: Final = "STATE_RUNNING"
@@ -188,11 +189,8 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
         return still
     if len(items) > 1:
         ids = ", ".join(item.id for item in items)
-        raise DeviceError(
-            f"there are {len(items)} {kind.words}s named {name} ({ids}), and Railyard cannot know "
-            "which one to use. Nothing was changed.\n"
-            "  fix    remove the unwanted ones in the cloud's console, then run again"
-        )
+        words = {"count": len(items), "kind": kind, "name": name, "ids": ids}
+        raise DeviceError(fault_text(__file__, "several", **words))
     return items[0] if items else None
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final
 
+from components.core.templates import fault_text
 from components.drift.device_drift import PlacementFault
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -381,9 +382,7 @@ def judge_placement(expected: Placement, look: HostLook) -> tuple[PlacementFault
         return ()
     faults: list[PlacementFault] = []
     if expected.gpus and len(look.gpus) != expected.gpus:
-        what = f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}"
-        fix = "look for a GPU off the bus (dmesg, Xid 79), or correct hosts[].gpus"
-        faults.append(PlacementFault(f"{what}: {fix}"))
+        faults.append(_fault("gpus", count=len(look.gpus), expected=expected))
     # The file does not list InfiniBand adapters: report a link below that of card and slot.
     own = {card.pci for card in expected.cards}
     for found in look.cards if expected.hcas else ():
@@ -393,14 +392,16 @@ def judge_placement(expected: Placement, look: HostLook) -> tuple[PlacementFault
             faults += map(PlacementFault, texts)
     for card in expected.cards:
         if (found := look.card(card.pci)) is None:
-            what = f"no RDMA card at {card.pci} ({card.netdev}, {card.rail})"
-            fix = "`railyard discover` shows the places of the cards"
-            faults.append(PlacementFault(f"{what}: it was moved or removed; {fix}"))
+            faults.append(_fault("no-card", card=card))
             continue
         faults += _judge_link(card, found)
         faults += _judge_port(card, found)
         faults += _judge_gpus(expected, card, found, look)
     return tuple(faults)
+
+
+def _fault(row: str, **words: object) -> PlacementFault:
+    return PlacementFault(fault_text(__file__, row, **words))
 
 
 def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
@@ -413,38 +414,20 @@ def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]
             fix = "the file is out of date"
         else:
             fix = "reseat the card or its riser, or change the slot's bifurcation in the BIOS"
-        yield PlacementFault(
-            f"{card.where} runs with {found.link.width} PCIe lanes, want {wanted}: {fix}; if "
-            f"{found.link.width} is right, write link_width: {found.link.width}"
-        )
+        yield _fault("width", card=card, link=found.link, wanted=wanted, remedy=fix)
     speed = card.link_gt_s or found.possible.gt_s
     if speed and found.link.gt_s and found.link.gt_s != speed:
-        yield PlacementFault(
-            f"{card.where} runs its PCIe link at {found.link.gt_s:g} GT/s, want {speed:g}: check "
-            "the slot's speed in the BIOS, the riser and the card's seat; if the slot is no "
-            f"faster, write link_gt_s: {found.link.gt_s:g}"
-        )
+        yield _fault("speed", card=card, link=found.link, speed=speed)
 
 
 def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
     speed = found.speed_gbit_s
     if speed is not None and speed != card.speed_gbit_s:
-        yield PlacementFault(
-            f"the port of {card.where} runs at {speed} Gbit/s, and the file says "
-            f"{card.speed_gbit_s}: look at the cable or transceiver and at the switch port's "
-            f"speed, or write speed_gbit_s: {speed}"
-        )
+        yield _fault("port-speed", card=card, speed=speed)
     if card.lanes and found.lanes and found.lanes != card.lanes:
-        yield PlacementFault(
-            f"the port of {card.where} runs with {found.lanes} SerDes lanes, want {card.lanes}: a "
-            "lane of the cable or transceiver is bad; if the cable carries no more, write lanes: "
-            f"{found.lanes}"
-        )
+        yield _fault("port-lanes", card=card, found=found)
     if card.numa is not None and found.numa is not None and found.numa != card.numa:
-        yield PlacementFault(
-            f"{card.where} is on NUMA node {found.numa}, and the file says {card.numa}: was it "
-            f"moved? Write numa: {found.numa}"
-        )
+        yield _fault("numa", card=card, found=found)
 
 
 def _judge_gpus(
@@ -453,10 +436,7 @@ def _judge_gpus(
     for pci in card.gpu_pci:
         gpu = look.gpu(pci)
         if gpu is None:
-            yield PlacementFault(
-                f"no GPU at {pci}, which the file gives to {card.where}: `railyard discover` shows "
-                "the places of the GPUs"
-            )
+            yield _fault("no-gpu", card=card, pci=pci)
             continue
         steps = distance(gpu, found, look.nodes)
         allowed = Distance[card.gpu_path] if card.gpu_path else Distance.PHB
@@ -467,22 +447,12 @@ def _judge_gpus(
             if steps == Distance.SYS:
                 doubt = f"may go {across} (the system tells no NUMA node of {unknown})"
                 way = doubt if unknown else f"goes {across}"
-            yield PlacementFault(
-                f"the way from the GPU at {pci} to {card.where} {way}, want {allowed.name} or "
-                "nearer: put both on one switch chip or NUMA node, or run `railyard discover` and "
-                "give the GPU to a nearer card (gpu_pci)",
-                refused,
-            )
+            words = {"pci": pci, "card": card, "way": way, "allowed": allowed}
+            yield replace(_fault("far-gpu", **words), refused=refused)
     if expected.gpu_direct and not card.gpu_pci and look.gpus:
         nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
-        unknown, direct = without_node(found, *look.gpus), f"GPUDirect RDMA over {card.rail}"
+        unknown = without_node(found, *look.gpus)
         if nearest == Distance.SYS and unknown:
-            yield PlacementFault(
-                f"{direct} may go from one processor to the other: the system tells no NUMA node "
-                f"of {unknown}; see the BIOS, or the virtual machine's NUMA nodes"
-            )
+            yield _fault("unknown-node", card=card, unknown=unknown)
         elif nearest == Distance.SYS:
-            yield PlacementFault(
-                f"no GPU is on the NUMA node of {card.where}: {direct} goes from one processor to "
-                "the other; move the card to the GPUs' node"
-            )
+            yield _fault("other-node", card=card)

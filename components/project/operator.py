@@ -18,6 +18,7 @@ import yaml
 from components.catalogue.operator_versions import parse_numbers
 from components.core.errors import UsageError
 from components.core.limits import FILE_BYTES, run_within
+from components.core.templates import fault_text
 
 OLDEST: Final = "2.8.0"
 """The first release that gives up after some failed updates. Older ones repeat them for ever, and
@@ -87,11 +88,7 @@ class Export:
         """Write YAML: comments, an account, the stacks in order; UsageError for a stack's name."""
         names = {stack.name: object_name(stack.name) for stack in stacks}
         if wrong := [stack for stack, name in names.items() if not _NAME.fullmatch(name)]:
-            raise UsageError(
-                f"the operator accepts no object with the name of the stack {', '.join(wrong)}: it"
-                " begins with a letter and has at most 42 characters.\n"
-                "  fix    pulumi stack rename, or shorten the name of the unit"
-            )
+            raise UsageError(fault_text(__file__, "wrong-name", names=", ".join(wrong)))
         # The agent in a pod asks the API whether the caller may use it; it needs no more.
         account = {"name": ACCOUNT, "namespace": self.namespace}
         role, group = "system:auth-delegator", "rbac.authorization.k8s.io"
@@ -175,10 +172,8 @@ def refuse_old(version: str) -> None:
     """Refuse an old release of the operator, and a text without its three numbers."""
     where = "--operator-version"
     if len(numbers := parse_numbers(version)) < 3:  # noqa: PLR2004 - three parts of a release
-        raise UsageError(
-            f"{version!r} is not a release of the operator.\n  where  {where}\n"
-            f"  fix    write for example {TESTED}"
-        )
+        words = {"version": version, "option": where, "tested": TESTED}
+        raise UsageError(fault_text(__file__, "no-release", **words))
     if numbers < parse_numbers(OLDEST):
         raise _too_old(f"the operator {version} is too old", where)
 
@@ -193,12 +188,8 @@ def refuse_old_definition(definition: Mapping[str, Any], where: str) -> None:
 
 
 def _too_old(what: str, where: str) -> UsageError:
-    return UsageError(
-        f"{what}. It needs to be {OLDEST} or later: earlier ones repeat a failed update without an"
-        f" end.\n  where  {where}\n"
-        "  fix    update its definitions, and then the operator: helm upgrade"
-        f" pulumi-kubernetes-operator {_CHART} --version {TESTED}"
-    )
+    words = {"said": what, "oldest": OLDEST, "place": where, "chart": _CHART, "tested": TESTED}
+    return UsageError(fault_text(__file__, "too-old", **words))
 
 
 def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool) -> Source:
@@ -209,10 +200,7 @@ def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool)
     """
     commit = _git(project, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
     if not commit:
-        raise UsageError(
-            f"{project.absolute()} is in no git repository with a commit, so the operator cannot"
-            " fetch the program.\n  fix    git init, git add ., git commit, and push it"
-        )
+        raise UsageError(fault_text(__file__, "no-commit", folder=project.absolute()))
     address = repo or _git(project, "remote", "get-url", "origin").strip()
     faults: list[str] = []
     there = _git(project, "ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")

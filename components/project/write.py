@@ -19,7 +19,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug, UsageError
 from components.core.problem import Finding
-from components.core.templates import read_table
+from components.core.templates import fault_text, read_table
 from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.lab_marks import is_stand_in
 from components.project.wheel import DISTRIBUTION, FOLDER, Wheel, pick_pins
@@ -162,14 +162,9 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises: UsageError: a file exists or cannot be written; the folder is as it was before.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(
-            f"{folder} is not a folder. Nothing was written.\n  fix    name another one"
-        )
+        raise UsageError(fault_text(__file__, "not-a-folder", folder=folder))
     if there := [name for name in files if os.path.lexists(folder / name)]:
-        raise UsageError(
-            f"{folder} has {', '.join(there)} already. Nothing was written.\n"
-            "  fix    name another folder, or move these files away first"
-        )
+        raise UsageError(fault_text(__file__, "there", folder=folder, names=", ".join(there)))
     with ExitStack() as undo:
         _make_folders(folder, undo)
         try:
@@ -185,10 +180,8 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
                     os.link(Path(draft, name), folder / name)
                     undo.callback((folder / name).unlink, missing_ok=True)
         except OSError as error:
-            raise UsageError(
-                f"{error.filename2 or error.filename or folder}: cannot be written:"
-                f" {error.strerror}. Nothing was written."
-            ) from error
+            place = error.filename2 or error.filename or folder
+            raise UsageError(fault_text(__file__, "unwritten", place=place, error=error)) from error
         undo.pop_all()
 
 
@@ -199,10 +192,7 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
     not the folder of a project, or a file cannot be written.
     """
     if not (folder / "Pulumi.yaml").is_file():
-        raise UsageError(
-            f"{folder} lacks a Pulumi.yaml, so it is not a project. Nothing was written.\n"
-            "  fix    name the folder of a project, or leave out --package to begin one"
-        )
+        raise UsageError(fault_text(__file__, "no-project", folder=folder))
     try:
         for name, content in sorted(files.items(), key=lambda each: each[0] == REQUIREMENTS):
             path = folder / name
@@ -215,10 +205,8 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
         for path in old:
             path.unlink()
     except OSError as error:
-        raise UsageError(
-            f"{error.filename or folder}: cannot be written: {error.strerror}.\n"
-            "  fix    mend that and run the same command again"
-        ) from error
+        place = error.filename or folder
+        raise UsageError(fault_text(__file__, "half-written", place=place, error=error)) from error
     return tuple(path.name for path in old)
 
 
@@ -230,7 +218,7 @@ def _make_folders(folder: Path, undo: ExitStack) -> None:
                 each.mkdir(exist_ok=True)
             except OSError as error:
                 raise UsageError(
-                    f"{folder}: cannot be made: {error.strerror}. Nothing was written."
+                    fault_text(__file__, "unmade", folder=folder, error=error)
                 ) from error
             undo.callback(_remove_empty, each)
 
