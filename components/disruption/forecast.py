@@ -159,8 +159,7 @@ def departure_notes(
 ) -> dict[str, str]:
     """Return, by step, why it runs although neither the plan nor its host's settings changed.
 
-    A change may wait for a boot although no setting has drifted. A note has a number, and the last
-    one stays, so it changes only if another change waits.
+    A note has a number, and the last one stays, so it changes only if another change waits.
     """
     waiting = {each.host: each for each in forecast_departures(groups, seen)}
     found: dict[str, str] = {}

@@ -238,8 +238,7 @@ def preview_switch(
 ) -> str | None:
     """One line for a switch and indented ones below it; None if nothing would change.
 
-    `was` is the last applied state, `seen` the reading; without it the changes are those of the
-    file. `allowed` is the file's `disruption.ports`.
+    `was` is the last applied state, `seen` the reading, if any; `allowed` is `disruption.ports`.
     """
     has, wanted = (seen or was or SwitchState()).settings(), plan.desired.settings()
     new = {key: value for key, value in wanted.items() if has.get(key, ABSENT) != value}

@@ -107,10 +107,7 @@ def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
 def find_effects(
     system: str, actual: SwitchState, target: SwitchState
 ) -> Mapping[Difference, Effect]:
-    """The changes that running traffic notices, each with its effect.
-
-    A port carries nothing while it is down, and a subnet manager manages nothing while it is off.
-    """
+    """The changes that running traffic notices: none on a port that is down, or an idle manager."""
     is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
     idle |= {"subnet manager"} if is_off else set()

@@ -124,9 +124,9 @@ def _neighbours(links: Iterable[Link]) -> dict[str, dict[str, None]]:
 def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
     """Put every switch of the site into a wave; redundant ones never change together.
 
-    A wave has at most one switch of each group. Each switch goes into the first wave with room and
-    without its partners, so the order is that of the file as far as possible. The first
-    `disruption.switches.canary` waves have one switch each, the others at most `max_unavailable`.
+    Each switch goes into the first wave with room and without its partners, so the order is nearly
+    that of the file. The first `disruption.switches.canary` waves have one switch each, the others
+    at most `disruption.switches.max_unavailable`.
     """
     near = {each.name: dict[str, None]() for each in spec.switches}
     near |= _neighbours(list_links(spec))

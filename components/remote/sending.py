@@ -75,8 +75,7 @@ def plan_sending(
 ) -> RemoteStep:
     """Plan the step that sends tools to one host; on ESXi, `place` prints their folder."""
     all_tools = distinct(tools)
-    more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
-    parts = {name: {"digest": each.digest, "stdin": each.stdin} for name, each in more.items()}
+    parts = {"place": {"digest": place[0].tool.digest, "stdin": place[1]}} if place else {}
     digests = {tool.name: tool.digest for tool in all_tools}
     request = render_request(endpoint, tools=digests, repair="", **parts)
     name, undo = f"{endpoint.device}{TOOLS_SUFFIX}", "device remove-tools"

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from components.fabric.parts import Field, IdentityQuestions
 from components.fabric.systems.base import refusals
-from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
 SESSION: Final = SessionProfile(
@@ -29,8 +28,6 @@ IDENTITY: Final = IdentityQuestions(
 )
 _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 """A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
-EXEC: Final = ExecForm(expects=r"\s*", cli=True)
-"""An accepted configuration line prints nothing."""
 COMMON: Final[Mapping[str, Any]] = {
     "enter": ("enable",),
     "configure": ("configure terminal",),

@@ -90,10 +90,7 @@ def _parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
 
 
 def _read_sessions(document: object) -> dict[str, Session]:
-    """Both forms of the table: with all details before 5.12, and the short one since.
-
-    A configured neighbour that was never seen has only its configured keys.
-    """
+    """Both forms of the table; a neighbour that was never seen has only its configured keys."""
     found = _NEIGHBORS.validate_python(document).items()
     return {
         name: Session.model_validate(
@@ -132,10 +129,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
 
 
 def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-    """The lines from `actual` to `target`, for one revision; empty when they agree.
-
-    The order does not matter to NVUE, which checks and applies a revision as a whole.
-    """
+    """The lines from `actual` to `target`, for one revision, which NVUE applies as a whole."""
     states = (actual, target)
     moves = (
         *rows.vlan_lines(states),
@@ -219,10 +213,7 @@ def _read(
 
 
 def _read_port(entry: nvue.Tree | None) -> PortState:
-    """The written settings of an interface, except QoS.
-
-    None: it is nowhere in the configuration, so it is shut (the vendor's quick start).
-    """
+    """An interface without its QoS; None: not in the configuration, so shut (quick start)."""
     values, native = rows.read_ports(entry or {})
     native = sources(admin_up=False, rest=False) | native
     port = PortState(admin_up=False, mode="routed", trunk_vlans=())
@@ -286,10 +277,7 @@ _STEPS: Final = (
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
-    """One profile of the whole switch; its parts are wanted as it gives them.
-
-    A check refuses a file that asks for others, since no line could set its `rdma.dscp`.
-    """
+    """One profile of the whole switch, with its own parts; a check refuses a file with others."""
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
         SwitchState(

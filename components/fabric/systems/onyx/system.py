@@ -8,18 +8,12 @@ from typing import Final, Literal
 
 from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.fabric.systems import base, mellanox_cli
+from components.fabric.systems import base, mellanox_cli, switch_system
 from components.fabric.systems.base import Answer
 from components.fabric.systems.onyx import rows
 from components.fabric.systems.onyx.rows import CELLS, COUNT, LISTS, PRIORITIES, TABLES
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.fabric.systems.rows import factory_values, read_answers, write_steps
-from components.fabric.systems.switch_system import (
-    ONE_SHOT_PRIORITY,
-    Intent,
-    SwitchSystem,
-    load_facts,
-)
 from components.model.fabric import Rdma
 
 VLANS: Final = "show vlan | json-print"
@@ -111,7 +105,7 @@ def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
         def of_roce() -> dict[int, int]:
             ours = ask(ROCE_COUNTERS.format(port)).find(COUNT, f"RoCE {kind} bytes")
             every = read_counter(ask(TOTALS), way.capitalize(), "bytes")
-            return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
+            return {switch_system.ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
 
         first = base.SoftReader()
         found = first.read(way, lambda: by_number(command, head, "bytes"))
@@ -234,13 +228,10 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     )
 
 
-def plan_intent(rdma: Rdma) -> Intent:
-    """Every setting separately; lossless modes come with the one-shot, which makes their pool.
-
-    No line sets `rdma.dscp`: the switch's own map gives DSCP 24 to 31 priority 3.
-    """
+def plan_intent(rdma: Rdma) -> switch_system.Intent:
+    """Every setting separately; lossless modes come with the one-shot, which makes their pool."""
     pauses = True if rdma.mode == "lossless" else None
-    return Intent(
+    return switch_system.Intent(
         SwitchState(
             pfc_priorities=(rdma.priority,) if pauses else None,
             pfc_enabled=pauses,
@@ -258,10 +249,11 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-SYSTEM: Final = SwitchSystem(
-    **load_facts("onyx"),
+SYSTEM: Final = switch_system.SwitchSystem(
+    **switch_system.load_facts("onyx"),
     **mellanox_cli.COMMON,
-    exec_form=mellanox_cli.EXEC,
+    # An accepted configuration line prints nothing.
+    exec_form=switch_system.ExecForm(expects=r"\s*", cli=True),
     # Two tables, some commands per port, and where LLDP is read, which the one-shot sets.
     read_commands=lambda wanted: (
         *_commands(wanted, None),

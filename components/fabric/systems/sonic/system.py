@@ -118,11 +118,7 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
 
 
 def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
-    """The counters of one port; pauses, storms and marks as far as they can be read.
-
-    SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
-    `N/A`, which is read as 0.
-    """
+    """The counters of a port, none by priority of what it received; `N/A` is 0 before a poll."""
     sent, lost = (_queues(QUEUES, answers[QUEUES], port, f) for f in ("totalbytes", "droppacket"))
     drops, soft = _row(DROPS, answers[DROPS], "Port", port), base.SoftReader()
     pauses = soft.read("pauses", lambda: parse_pauses(answers[PAUSES], port))
