@@ -30,6 +30,7 @@ from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import has_placeholder
 from components.core.problem import Finding
+from components.core.templates import read_table
 from components.model.cluster import ClusterSpec
 from components.model.sources import EvidenceStore, Registry
 from components.preflight.report import lack
@@ -150,18 +151,7 @@ def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
             yield _image(spec, f"{chart.name}-{path.partition('#')[0]}", f"{name}{digest}")
 
 
-_FETCH_FIXES: Final[Mapping[str, str]] = {
-    "5": "correct the proxy of the host: its name is not resolved",
-    "6": "correct the name, or the host's DNS",
-    "22": "correct the address: the server answers with an error",
-    "28": "open the way to it, or give the host a proxy",
-    "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
-    "56": "a proxy in between refuses it: give the host the proxy's address and login",
-    "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in between"
-    " may have replaced it",
-    "77": "install ca-certificates",
-}
-"""curl's exit status to the fix (curl(1), EXIT CODES)."""
+_FETCH_FIXES: Final[Mapping[str, str]] = read_table(__file__, "curl")
 
 
 def judge_artefacts(

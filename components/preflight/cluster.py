@@ -16,6 +16,7 @@ from components.catalogue.cluster_parts import TABLE
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import shortened
 from components.core.problem import Finding
+from components.core.templates import read_table
 from components.drift.applied import Applied
 from components.kubernetes import rights as rbac
 from components.kubernetes.client import Calls
@@ -115,15 +116,7 @@ def reviews_of(right: rbac.Right) -> Iterator[Mapping[str, str]]:
             yield asked | {key: value for key, value in more.items() if value}
 
 
-SWITCH_ROLES: Final = {
-    "onyx": "capability admin (user manual, User Management and Security Commands)",
-    "mlnxos": "capability admin (user manual, User Management and Security Commands)",
-    "cumulus": "role system-admin, or groups sudo and nvapply (Cumulus Linux 5.8, User Accounts)",
-    "eos": "privilege 15 and role network-admin, or a role that permits enable, configure session,"
-    " show and copy (unproven: no source at a named release)",
-    "sonic": "group sudo, whose members SONiC asks for no password: every write is `sudo config` or"
-    " `sudo sonic-cfggen`, with new arguments each time",
-}
+SWITCH_ROLES: Final[Mapping[str, str]] = read_table(__file__, "roles")
 _EQUAL_TO_ROOT: Final = (
     "# This is equal to root: each step runs `timeout DEADLINE sh -c TEXT`, and TEXT differs with",
     "# each step and release, so sudo cannot hold it to a list. These lines only keep out",

@@ -16,6 +16,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS_SINCE,
 )
 from components.core.problem import Finding, Severity
+from components.core.templates import read_table
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.fabric_plan import SwitchPlan
@@ -53,19 +54,6 @@ class HostAnswers:
     answered_at_s: float
 
 
-_APT: Final = {
-    "clean": "apt-get clean",
-    "mend": "dpkg --configure -a; apt-get -f install",
-    "services": "unattended-upgrades apt-daily",
-}
-_DNF: Final = {
-    "clean": "dnf clean all",
-    "mend": "dnf check; dnf remove --duplicates",
-    "services": "dnf-automatic.timer packagekit",
-}
-"""Words of a package manager's fixes."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Case:
     wants: HostWants
@@ -79,7 +67,7 @@ class _Case:
         return "dnf" if self.fact("packages") == "dnf" else "apt-get"
 
     def lack(self, row: str, actual: str, /, **words: object) -> Finding:
-        own = _DNF if self.manager == "dnf" else _APT
+        own: Mapping[str, str] = read_table(__file__, "managers")[self.manager]
         return lack(self.wants.device, row, actual, manager=self.manager, **own, **words)
 
 
@@ -341,16 +329,9 @@ def list_neighbors(
         yield Neighbors(plan.name, planned - len(down), planned, shown, note)
 
 
-_SEVERITIES: Final[dict[str, Severity]] = {
-    "lost": "warning",
-    "unread": "unreachable",
-    "unsaid": "warning",
-}
-"""An update neither needs nor restores BGP sessions; an unread switch counts as unreachable."""
-
-
 def judge_links(drifts: Iterable[DeviceDrift]) -> Iterator[Finding]:
     """Report links that carry fewer routes than applied, in the words of `railyard drift`."""
     for device, lost in ((drift.device, lost) for drift in drifts for lost in drift.routing):
         found = lack(device, "routing", f"{lost.where}: {lost.what}", fix=lost.fix)
-        yield found.rated(_SEVERITIES[lost.kind])
+        # An update neither needs nor restores BGP sessions.
+        yield found.rated("unreachable" if lost.kind == "unread" else "warning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Final, TypeAlias
@@ -21,11 +21,7 @@ def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
 
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
-_WORDS: Final[Mapping[Severity, str]] = {
-    "error": "problem",
-    "unreachable": "missing answer",
-    "warning": "warning",
-}
+_WORDS: Final = {"error": "problem", "unreachable": "missing answer", "warning": "warning"}
 SITE: Final = "the site"
 _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
@@ -76,10 +72,6 @@ class Preflight:
         """0 for success or warnings, 1 for problems, 4 if a device did not answer."""
         return exit_code(self.findings)
 
-    def count(self, severity: Severity) -> int:
-        """Count the findings of one severity."""
-        return sum(each.severity == severity for each in self.findings)
-
     @property
     def groups(self) -> list[Group]:
         """Findings grouped by cause and fix, the worst first."""
@@ -91,8 +83,9 @@ class Preflight:
     @property
     def summary(self) -> str:
         """The last line of text and HTML."""
+        found = Counter(each.severity for each in self.findings)
         counts = ", ".join(
-            counted(self.count(kind), word) for kind, word in _WORDS.items() if self.count(kind)
+            counted(found[kind], word) for kind, word in _WORDS.items() if found[kind]
         )
         looked = f"{counted(len(self.devices), 'device')} read"
         if self.unmade:
@@ -136,11 +129,7 @@ def render_json(found: Preflight) -> str:
     return json.dumps(body, indent=1, ensure_ascii=False)
 
 
-_BADGES: Final[dict[Severity, str]] = {
-    "error": "failed",
-    "unreachable": "error",
-    "warning": "skipped",
-}
+_BADGES: Final = {"error": "failed", "unreachable": "error", "warning": "skipped"}
 """Severity to a class of the acceptance report's style."""
 _STYLE: Final = """\
 section table { table-layout: fixed; }

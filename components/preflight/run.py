@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
@@ -52,8 +52,6 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     """Check that kubespray can run here, by the same preparation as an update.
 
     Tree and environment stay in this user's cache for the update; no playbook runs.
-
-    A site without kubespray is skipped.
     """
     if spec.kubespray is None:
         return
@@ -119,9 +117,7 @@ class _Asked:
 
     wants: Mapping[str, HostWants]
     secrets: Mapping[str, str] = field(repr=False)
-    hosts: dict[str, judge.HostAnswers | Unreachable] = field(
-        default_factory=dict[str, judge.HostAnswers | Unreachable]
-    )
+    hosts: dict[str, judge.HostAnswers | Unreachable] = field(default_factory=dict[str, Any])
     switches: dict[str, Identity] = field(default_factory=dict[str, Identity])
 
     async def ask_host(self, endpoint: Endpoint, session: HostSession) -> None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from components.artefacts.lock import Lock
 from components.catalogue.cluster_parts import CniPaths
 from components.core.plain_text import has_placeholder
+from components.core.templates import read_table
 from components.kubernetes.kubespray.wanted import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec
@@ -172,58 +173,28 @@ def _wants(
 def _tools(
     spec: ClusterSpec, host: Host, settings: Mapping[str, str], own: tuple[Artefact, ...]
 ) -> Iterator[Tool]:
-    yield Tool(("flock",), "keep two runs apart", "install util-linux")
-    rows = _BY_SETTING.items()
-    yield from (tool for key, tool in rows if any(map(re.compile(key).fullmatch, settings)))
+    every: Mapping[str, Mapping[str, Any]] = read_table(__file__, "tools")
+    patterns = {row: each["settings"] for row, each in every.items() if "settings" in each}
+    rows = ["flock"]
+    rows += (row for row, key in patterns.items() if any(map(re.compile(key).fullmatch, settings)))
     plane, balances = spec.k3s, host.role == "balancer"
     fetches = any(each.kind == "file" and each.address.startswith("https:") for each in own)
-    if fetches or _joins_servers(spec, host):
-        yield Tool(("curl",), "download, and look for the other servers", "install curl")
-    if plane and plane.api_from and host.role in {"control_plane", "balancer"}:
-        yield Tool(("nft",), "say who reaches the API", "install nftables")
+    rows += ["download"] if fetches or _joins_servers(spec, host) else []
+    filters = plane and plane.api_from and host.role in {"control_plane", "balancer"}
+    rows += ["nft"] if filters else []
     if balances:
-        yield Tool(("haproxy", "apt-get"), "forward to the servers", "install HAProxy 2.2 or later")
-        if plane is not None and plane.virtual_address is not None:
-            fix = "install keepalived 2.2 or later"
-            yield Tool(("keepalived", "apt-get"), "move the address", fix)
-            yield Tool(("curl",), "ask HAProxy whether it answers", "install curl")
-        return
-    runs = plane is not None and "default-runtime" in render_config(spec, host)
-    if runs and toolkit_owner(spec) == "present":
-        yield _RUNTIME  # Railyard installs its own runtime before K3s
+        has_address = plane is not None and plane.virtual_address is not None
+        rows += ["haproxy", *(("keepalived", "ask-haproxy") if has_address else ())]
+    elif (
+        plane is not None
+        and "default-runtime" in render_config(spec, host)
+        and toolkit_owner(spec) == "present"  # else Railyard installs its own runtime before K3s
+    ):
+        rows.append("runtime")
     elif "toolkit.runtime" in settings:
-        yield replace(_RUNTIME, why="show GPUs to the containers that Docker runs")
-
-
-_BY_SETTING: Final = {
-    r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)": Tool(
-        ("mlnx_qos", "dcb"),
-        "set trust, PFC and buffers of the cards",
-        "install iproute2 5.12 or later (dcb), or DOCA-OFED or MLNX_OFED (mlnx_qos)",
-    ),
-    r"nic\..*\.global_pause": Tool(("ethtool",), "switch off global pause", "install ethtool"),
-    r"nic\..*\.(ats|fw_(?!floor)\w+)": Tool(
-        ("mlxconfig", "mstconfig"),
-        "set the firmware of the cards",
-        "install mstflint, or MFT (part of DOCA-OFED and MLNX_OFED)",
-    ),
-    r"nic\..*\.serial": Tool(
-        ("lspci",), "read the serial numbers of the cards", "install pciutils"
-    ),
-    r"kernel\.acs": Tool(
-        ("setpci",),
-        "take ACS off the bridges between GPUs and cards",
-        "install pciutils, or set host_defaults.kernel.acs: keep",
-    ),
-    r"docker\.runtime": Tool(("python3",), "write /etc/docker/daemon.json", "install python3"),
-}
-"""Pattern of a host's setting to the tool that sets or reads it."""
-_RUNTIME: Final = Tool(
-    ("nvidia-container-runtime",),
-    "run pods: it is K3s' default runtime here, and K3s does not start without it",
-    "install nvidia-container-toolkit from NVIDIA's repository"
-    " (https://nvidia.github.io/libnvidia-container)",
-)
+        rows.append("docker-runtime")
+    for each in map(every.__getitem__, rows):
+        yield Tool(tuple(each["names"]), each["why"], each["fix"])
 
 
 def _names(host: Host, artefacts: tuple[Artefact, ...], *, kubelet: bool) -> Iterator[str]:
