@@ -17,6 +17,7 @@ from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
 from components.core.problem import DIFFERS, Finding, Severity, exit_code
 from components.core.settings import overlay
+from components.core.templates import read_table
 from components.drift.applied import Applied
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
@@ -110,9 +111,7 @@ class DeviceDrift:
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
     routing: tuple[RoutingFault, ...] = ()
-    """Routed links of a switch without a session, or with too few routes. No update can repair
-    that.
-    """
+    """Routed links of a switch without a session, or with too few routes."""
     ahead: str = ""
     """Progress of an unfinished update; the settings that it made do not count as differences."""
 
@@ -209,21 +208,10 @@ def make_drift(
 _OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
 
 
-_VERDICTS: Final = {
-    "setting": "drift: {} setting(s) differ from the last update",
-    "tool": "drift: {} tool(s) of Railyard are missing or altered",
-    "upgrade": "in the middle of an upgrade",
-    "cabling": "cabling: {} port(s) are not plugged as the file says",
-    "placement": "placement: {} thing(s) are not plugged in as the file says",
-    "foreign": "foreign: {} setting(s) outside the plan break RDMA traffic",
-    "routing": "routing: {} link(s) do not carry the planned traffic",
-}
-"""Kind of finding to the verdict on its device; the first that applies is printed."""
-
-
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     """Render the report of `railyard drift`: a line per device, its findings under it."""
     lines: list[str] = []
+    texts: Mapping[str, str] = read_table(__file__, "verdicts")
     for drift in drifts:
         if drift.unreachable is not None:
             verdict = f"unreachable: {drift.unreachable}"
@@ -232,7 +220,7 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
         else:
             counts = Counter(each.rule for each in drift.findings if each.severity == "error")
             blind = any(each.severity == "unreachable" for each in drift.findings)
-            wrong = (text.format(counts[kind]) for kind, text in _VERDICTS.items() if counts[kind])
+            wrong = (text.format(counts[kind]) for kind, text in texts.items() if counts[kind])
             verdict = next(wrong, "routing: not observed" if blind else "no drift")
         lines.append(f"{drift.device:<12} {verdict}\n")
         lines += (f"{'':<12}   {each.what}\n" for each in drift.findings if each.rule != "unread")
