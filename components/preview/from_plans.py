@@ -24,14 +24,14 @@ from components.plan.make import ClusterPlan
 from components.preview.items import (
     Item,
     compare_items,
+    item_of,
     object_subject,
     release_fields,
     renamed_items,
-    settings_of_fields,
     settings_of_text,
 )
 from components.preview.report import Preview
-from components.remote.lines import flatten, parse_lines
+from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 from components.update.refusals import host_departures, known_hosts
 from components.update.seen import Facts, Seen, Situation
@@ -195,8 +195,8 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
             sent = {("", f"{name} secret"): step.secret_stdin}
             found[step.name] = Item("host", _subject(step), sent)
     if with_limits:
-        limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
-        found["acceptance"] = Item("acceptance", "acceptance", settings_of_fields(limits))
+        limits = plan.acceptance.limits.model_dump(mode="json")
+        found["acceptance"] = item_of("acceptance", "acceptance", limits)
     return found
 
 
@@ -204,17 +204,15 @@ def _items_of_apis(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:
     """Yield what a cloud or a cluster keeps."""
     for call in list_calls(plan.cloud, {}) if plan.cloud else ():
         if call.verb == "ensure":
-            fields = flatten(parse_lines(call.stdin))
-            yield call.step, Item("cloud", call.step, settings_of_fields(fields))
+            yield call.step, item_of("cloud", call.step, parse_lines(call.stdin))
     for chart in plan.operators.charts:
         inputs = {key: getattr(chart, key) for key in ("chart", "version", "namespace", "values")}
         inputs["repositoryOpts"] = {"repo": chart.repo} if chart.repo else None
-        fields = flatten(release_fields(inputs))
-        yield chart.release, Item("release", chart.release, settings_of_fields(fields))
+        yield chart.release, item_of("release", chart.release, release_fields(inputs))
     for room in (plan.operators, plan.pod_network, plan.jobs):
         for each in room.manifests:
-            fields = settings_of_fields(flatten(each.body))
-            yield each.resource_name, Item("object", object_subject(each.body, each.kind), fields)
+            subject = object_subject(each.body, each.kind)
+            yield each.resource_name, item_of("object", subject, each.body)
 
 
 def _subject(step: RemoteStep) -> str:

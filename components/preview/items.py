@@ -67,17 +67,17 @@ def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
     return {split_key(key): value for key, value in values.items() if key not in RUN_PARAMETERS}
 
 
-def settings_of_fields(fields: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """Return field paths as settings without a place; a JSON text is opened too."""
+def item_of(kind: Kind, subject: str, body: Mapping[str, object]) -> Item:
+    """Return an item with field paths as settings without a place; a JSON text is opened too."""
     found: dict[tuple[str, str], str] = {}
-    for path, value in fields.items():
+    for path, value in flatten(body).items():
         text, opened = json.loads(value), {path: value}
         if isinstance(text, str) and text.lstrip()[:1] == "{":
             with suppress(ValueError):
                 inner = cast("Mapping[str, object]", json.loads(text))
                 opened = {f"{path}.{below}": each for below, each in flatten(inner).items()}
         found |= {("", place): each for place, each in opened.items()}
-    return found
+    return Item(kind, subject, found)
 
 
 def object_subject(body: Mapping[str, object], kind: str) -> str:
@@ -259,17 +259,15 @@ def _items(urn: str, inputs: Inputs) -> Iterator[tuple[str, Item]]:
     _, _, kinds, name = urn.split("::", 3)
     parent, _, own = kinds.rpartition("$")
     if own == RELEASE:
-        yield name, Item("release", name, settings_of_fields(flatten(release_fields(inputs))))
+        yield name, item_of("release", name, release_fields(inputs))
     elif own.startswith("kubernetes:"):
-        kind = own.rsplit(":", 1)[-1]
-        subject = object_subject(inputs, kind)
-        yield name, Item("object", subject, settings_of_fields(flatten(inputs)))
+        yield name, item_of("object", object_subject(inputs, own.rsplit(":", 1)[-1]), inputs)
     elif own.startswith("command:"):
         stdin = inputs.get("stdin")
         text = stdin if isinstance(stdin, str) else ""
         if parent.startswith("railyard:cloud:"):
             if _ENSURE in str(inputs.get("create")):
-                yield name, Item("cloud", name, settings_of_fields(flatten(parse_lines(text))))
+                yield name, item_of("cloud", name, parse_lines(text))
         else:
             for part in split_parts(text) or (Part(name, stdin=text),):
                 yield from _step(parent, part.step, part.stdin)
@@ -319,12 +317,9 @@ class News:
 
 
 def read_engine(text: str, edited: AbstractSet[str]) -> News:
-    """Read the engine's answer.
+    """Read the engine's answer; raise ValueError if it is not JSON, as the engine failed earlier.
 
     `edited` are resources that the file changes; their differences are not drift.
-
-    Raises:
-        ValueError: The text is not JSON, because the engine failed earlier.
     """
     document = cast("Mapping[str, list[_Step]]", json.loads(text))
     steps = document.get("steps") or []
