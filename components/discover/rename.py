@@ -84,9 +84,8 @@ class Renaming:
 def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     """Give a device another name in the text of its site.
 
-    Raises:
-        UsageError: The device does not exist, or cannot get that name.
-        SpecError: The file has problems, or would have some with that name.
+    A device that does not exist or cannot get that name raises UsageError; problems of the file,
+    before or after, raise SpecError.
     """
     spec = _checked(file, file.text).spec_or_raise()
     document = YamlText(file.text)

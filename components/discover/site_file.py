@@ -88,13 +88,9 @@ def read_text(path: Path) -> str:
 
 
 def read_site_file(path: Path) -> SiteFile:
-    """Read a site file or a stack file, as far as discovery needs it.
+    """Read a site file or a stack file, of which the rest may still be wrong or missing.
 
-    The rest of the file may still be wrong or missing, since discovery often comes first.
-
-    Raises:
-        UsageError: The file cannot be read.
-        SpecError: The file is not YAML, or has no site.
+    A file that is not YAML, or has no site, raises SpecError.
     """
     text = read_text(path)
     parsed = parse_yaml(text, str(path))

@@ -87,11 +87,7 @@ class Audit:
 
 
 def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit:
-    """Read every device and the cluster of a plan, and compare them with it. Changes nothing.
-
-    Raises:
-        UsageError: A secret for a login is missing; the error lists all of them.
-    """
+    """Compare devices and cluster with a plan; a UsageError lists missing secrets of logins."""
     ends = (*(each.endpoint for each in plan.switches), *(e.step.endpoint for e in plan.watched))
     wanted: dict[str, dict[str, None]] = {}
     for end in ends:
@@ -109,10 +105,7 @@ def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit
 
 
 def judge_audit(site: str, plan: ClusterPlan, applied: Applied, seen: Seen) -> Audit:
-    """Compare the readings with the plan, as drift compares them with the last update.
-
-    `applied` is `as_planned(plan)`.
-    """
+    """Compare the readings with the plan; `applied` is `as_planned(plan)`."""
     every = judge_drift(plan, applied, seen)
     drifts = [each for each in every if each.applied]
     cluster = judge_cluster(plan, applied, seen)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, get_args
 
 from components.catalogue.cluster_parts import Part
 from components.core.difference import ABSENT
 from components.core.errors import DeviceError
 from components.core.problem import Finding
+from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
 from components.kubernetes.client import Calls, KubernetesCalls
@@ -39,7 +40,13 @@ from components.kubernetes.manifest import (
 from components.kubernetes.planes.base import KubernetesPlan, node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.owners import owners_of, plugin_of, toolkit_owner
+from components.model.owners import (
+    Program,
+    owners_of,
+    part_of_program,
+    plugin_of,
+    toolkit_owner,
+)
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable
@@ -61,10 +68,8 @@ def asked_of_cluster(
 ) -> Asked | None:
     """Return the objects to read, as last applied; None if nothing was applied.
 
-    If the last proof is of the same plan, the plan is what was applied, also after a refresh.
-    Otherwise the state's record counts, since drift is never measured from an edited file.
-
-    The secrets contain the login of a registry.
+    If the last proof has the same plan, the plan was applied, also after a refresh. Otherwise the
+    state's record counts. The secrets contain the login of a registry.
     """
     if plan.kubernetes is None or not (applied.objects or applied.releases):
         return None
@@ -202,18 +207,10 @@ _PREFIXES: Final[Mapping[str, Part]] = {
     "multus-": "multus",
     "whereabouts-": "whereabouts",
     "nv-ipam-": "nv_ipam",
-    "sriov-cni-": "sriov_cni",
-    "ib-sriov-cni-": "ib_sriov_cni",
-    "ipoib-cni-": "ipoib_cni",
-    "rdma-cni-": "rdma_cni",
-    "tuning-cni-": "cni_plugins",
-    "macvlan-cni-": "cni_plugins",
-    "sbr-cni-": "cni_plugins",
-    "static-cni-": "cni_plugins",
-    "dhcp-cni-": "cni_plugins",
     "sriov-device-plugin-": "sriov_device_plugin",
     "rdma-shared-dp-ds-": "shared_device_plugin",
     "mpi-operator-": "mpi_operator",
+    **{f"{name}-cni-": part_of_program(name) for name in get_args(Program)},
 }
 """Start of a resource name to the part that the resource belongs to."""
 _SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim"})
@@ -225,11 +222,8 @@ def open_existing(
 ) -> KubernetesCalls | None:
     """Open the API of an existing cluster, and refuse another minor version than the file's.
 
-    None for a cluster of our own, and without a kubeconfig.
-
-    Raises:
-        UnreachableError: The API does not answer.
-        DeviceError: The kubeconfig or its context cannot be used, or the version differs.
+    None for a cluster of our own, and without a kubeconfig. A kubeconfig or context that cannot be
+    used, and another version, raise DeviceError.
     """
     existing = plan.existing if plan is not None else None
     kubeconfig = secrets.get(existing.kubeconfig_secret) if existing is not None else None
@@ -243,10 +237,8 @@ def open_existing(
             f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
         )
     if minor_of(found) != minor_of(plan.version):
-        raise DeviceError(
-            f"the existing cluster runs Kubernetes {found}, the file says {plan.version}.\n"
-            f"  fix    write version: {found} under kubernetes, and check the operators against it."
-        )
+        words = {"found": found, "wanted": plan.version}
+        raise DeviceError(fault_text(__file__, "other-version", **words))
     return calls
 
 

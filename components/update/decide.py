@@ -16,7 +16,7 @@ from components.core.judge import Judge, When, describe
 from components.core.key_values import HostState
 from components.core.plain_text import matches
 from components.core.problem import Finding
-from components.core.templates import finding_of
+from components.core.templates import fault_text, finding_of
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes
 from components.drift.applied import Applied
@@ -185,9 +185,7 @@ def unrecorded_switches(
     """Warn of switches that match the plan but have no record: the state may be lost."""
     new = {drift.device for drift in drifts if not drift.applied}
     return tuple(
-        f"{switch.name} already matches the plan, but no previous values are recorded, so `destroy`"
-        " cannot restore them. If the stack's state was lost, run"
-        f" `railyard baseline import {plan.stack} FILE`"
+        fault_text(__file__, "unrecorded", name=switch.name, stack=plan.stack)
         for switch in plan.switches
         if switch.name in new
         and switch.exec is None

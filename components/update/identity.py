@@ -128,10 +128,7 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
 
 
 def known_state(at: Situation) -> Applied:
-    """Return the applied state without the devices that `judge_identity` already reports.
-
-    Those are the old names of devices that the file renames without declaring it.
-    """
+    """Return the applied state without devices that the file renames without declaring it."""
     found = _Compared(at)
     renamed = {claim.old.name for claim in found.claims} - found.now.keys()
     names = tuple(f"{name}-" for name in renamed)

@@ -56,13 +56,8 @@ def observe_site(
 ) -> Seen:
     """Read the cloud, then every switch, every watched device and the cluster at once.
 
-    `applied` has the addresses of cloud instances. `looks` are functions that read devices; the
-    default is that of an update.
-    `looks.only` names the devices to read, without the cluster.
-
-    Returns:
-        The facts, or why a device could not be read; instances that are gone or stopped stay
-        unread.
+    `applied` has the addresses of cloud instances; those that are gone or stopped stay unread.
+    `looks` are functions that read devices; the default is that of an update.
     """
     cloud = observe_cloud(plan.cloud, applied, secrets) if plan.cloud else Seen().cloud
     # The caller may be in an event loop already, as the Pulumi program is.

@@ -70,11 +70,8 @@ def outputs_of(
 ) -> Mapping[str, object]:
     """Return the outputs of a piece, by which the cluster's stack knows it; none for a whole site.
 
-    Args:
-        plan: Its plan, before this update adapts it to the recorded state.
-        notes: The repair notes of this update.
-        before: Its outputs of the last update.
-        now: The current time, in ISO form.
+    `plan` is not adapted to the recorded state yet; `before` are the outputs of the last update,
+    and `now` is the time in ISO form.
     """
     if not plan.piece:
         return {}

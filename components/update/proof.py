@@ -20,6 +20,7 @@ from components.acceptance.handover import EVIDENCE_STEP, VERDICT_STEP
 from components.acceptance.report.text import PASSED_LINE
 from components.core.errors import UsageError
 from components.core.plain_text import counted
+from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -94,8 +95,6 @@ def passed(applied: Applied) -> bool:
 def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> str:
     """Return a note for the verdict if the engine deletes resources after acceptance, else empty.
 
-    The engine deletes last, so acceptance still ran with the resources to delete.
-
     `registered` are the names of all resources that this update keeps or makes.
     """
     count = len(applied.resources - registered)
@@ -132,10 +131,7 @@ def narrow(
 
 
 def _parts(spec: ClusterSpec, hosts: Sequence[Host]) -> dict[str, dict[str, list[str]]]:
-    """Return the devices of each part, by kind and name, such as `host=gpu01`.
-
-    A unit is a `domain` of hosts; a rail has no device of its own.
-    """
+    """Return the devices of each part by kind and name; a unit is a `domain`, a rail has none."""
     units: dict[str, list[str]] = {}
     for host in hosts:
         units.setdefault(host.domain or "", []).append(host.name)
@@ -154,10 +150,7 @@ def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool
     """Return the part of acceptance that the user selected.
 
     `scope` is a kind of part and names, or empty for all. `adds` is whether the result adds to
-    an earlier proof of the whole site.
-
-    Raises:
-        UsageError: The key or name is unknown, or no probe matches.
+    an earlier proof of the whole site. An unknown part, or one without a probe, is a UsageError.
     """
     if not scope:
         return plan
@@ -166,10 +159,10 @@ def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool
     names, known = {*text.split(",")}, {*parts.get(kind, ())}
     if kind not in parts or not names <= known:
         there = ", ".join(sorted(known) or [f"{key}=NAME" for key in parts])
-        raise UsageError(f'--scope: "{scope}" names nothing of this site.\n  fix    take: {there}')
+        raise UsageError(fault_text(__file__, "no-part", scope=scope, there=there))
     kept = tuple(each for each in plan.probes if _is_within(spec, each, kind, names))
     if not kept:
-        raise UsageError(f'--scope: no probe is of "{scope}" alone.\n  fix    take a larger part')
+        raise UsageError(fault_text(__file__, "no-probe", scope=scope))
     hosts = {node for each in kept for node in each.probe.nodes}
     crossed = hosts | {hop.device for each in kept for hop in each.hops}
     pods = dict(zip(plan.workers, plan.memlock, strict=False))
@@ -216,8 +209,7 @@ SCOPE: Final = "RAILYARD_SCOPE"
 def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
     """Return the devices of a scope, such as `host=gpu01,gpu02,leaf=leaf-01`; empty without one.
 
-    Raises:
-        UsageError: A word names no device.
+    A word that names no device raises UsageError.
     """
     kind, found, parts = "", set[str](), _parts(spec, spec.reached)
     del parts["rail"]
@@ -227,9 +219,7 @@ def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
         known = parts.get(kind, {})
         if name not in known:
             there = ", ".join(sorted(known) or [f"{key}=NAME" for key in parts])
-            raise UsageError(
-                f'the scope: "{word.strip()}" names no device of this site.\n  fix    take: {there}'
-            )
+            raise UsageError(fault_text(__file__, "no-device", word=word.strip(), there=there))
         found |= {*known[name]}
     return frozenset(found)
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from components.core.errors import UsageError
 from components.core.limits import TooLongError, run_within
 from components.core.problem import SpecPath, render_path
+from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
 from components.model.units import SecretRef
@@ -42,11 +43,8 @@ def outside_secrets(
 ) -> dict[str, str]:
     """Return the secrets that the file takes from the environment or a program.
 
-    The secrets of the stack are checked too.
-
-    Raises:
-        UsageError: A variable is unset, a program prints nothing, or a one-line secret has several
-            lines; the error lists all faults.
+    A UsageError lists unset variables, programs that print nothing, and passwords of several lines,
+    also of the stack's secrets.
     """
     named = tuple(list_secrets(spec))
     found = resolve(named, environ, known=stack or {})
@@ -58,10 +56,7 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
     """Refuse a blank password or token, and one with a line break or a control character.
 
     A host step's stdin has sudo's password first and settings after it, so a second line would
-    become a setting.
-
-    Raises:
-        UsageError: See above; the text does not show the value.
+    become a setting. The text of the UsageError does not show the value.
     """
     wrong: dict[str, str] = {}
     for reference, path in named:
@@ -75,10 +70,8 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
         )
         why = next((words for found, words in reasons if found), "")
         if why:
-            wrong[reference.name] = (
-                f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
-                "  fix    store the password or token alone, for example with `printf %s`"
-            )
+            place = render_path(path)
+            wrong[reference.name] = fault_text(__file__, "wrong-secret", place=place, why=why)
     if wrong:
         raise UsageError("\n".join(wrong.values()))
 
@@ -88,15 +81,9 @@ def resolve(
     environ: Mapping[str, str],
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Read each source once.
+    """Read each source once, and return its value by `SecretRef.name`.
 
-    Secrets of the stack are skipped. No error shows a secret of `known`.
-
-    Returns:
-        Name (`SecretRef.name`) to value.
-
-    Raises:
-        UsageError: See `outside_secrets`. The text does not show the value.
+    Secrets of the stack are skipped. No UsageError shows a value, or a secret of `known`.
     """
     found: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -124,13 +111,9 @@ def _value(reference: SecretRef, environ: Mapping[str, str]) -> str:
     if value:
         return value
     if name is None:
-        what = f"`{_shown(words)}` printed nothing, and its output is the secret"
-        fix = "run it yourself"
-    else:
-        unset = "empty" if name in environ else "not set"
-        what = f"the environment variable {name} is {unset}"
-        fix = f"export {name} in the shell that runs this"
-    raise UsageError(f"{what}. Nothing was contacted.\n  fix    {fix}")
+        raise UsageError(fault_text(__file__, "no-output", program=_shown(words)))
+    unset = "empty" if name in environ else "not set"
+    raise UsageError(fault_text(__file__, "no-variable", name=name, unset=unset))
 
 
 def _shown(words: tuple[str, ...]) -> str:
@@ -139,11 +122,9 @@ def _shown(words: tuple[str, ...]) -> str:
 
 
 def run_program(words: tuple[str, ...]) -> str:
-    """Run a program without a shell or input, and keep its output private.
+    """Run a program without a shell or input, within DEADLINE_S, and keep its output private.
 
-    Raises:
-        UsageError: It is missing, fails, prints no text or more than MOST_BYTES, or takes longer
-            than DEADLINE_S.
+    It raises UsageError if it is missing, fails, prints no text, or more than MOST_BYTES.
     """
     stderr = ""
     try:

@@ -1,8 +1,4 @@
-"""Judge K3s servers in an update: lost ones, and upgrades of nodes.
-
-For a loss, say its effect and the next command; for upgrades, find each node's release, refuse, and
-describe the effect.
-"""
+"""Judge K3s servers in an update: lost ones, and upgrades of nodes."""
 
 from __future__ import annotations
 
@@ -108,17 +104,13 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
     for number, group in enumerate(groups, 1):
         for request in (step.request for step in group.steps):
             was = versions.get(request.name, "of an unknown release")
-            verb, way = "UPGRADED", f"K3s {was} -> {request.version}"
-            if was == request.version:
-                way = f"K3s starts again with its kubelet's {request.kubelet or 'own alignment'}"
-                verb = "RESTARTED"
-            what = "the other servers answer while K3s starts again on it; jobs go on"
-            if request.role == "worker":
-                what = "it is drained first, and its jobs end or move"
-            elif only:
-                what = "it is the only server: the API is away while K3s starts again; jobs go on"
-            place = f"(group {number} of {len(groups)}): {request.name}"
-            said.append(f"WILL BE {verb} {place}: {way}; {what}")
+            row = "worker" if request.role == "worker" else "only-server" if only else "server"
+            words = {"place": f"(group {number} of {len(groups)}): {request.name}", "was": was}
+            words |= {"wanted": request.version, "kubelet": request.kubelet or "own alignment"}
+            way = "restarts" if was == request.version else "upgraded"
+            said.append(
+                f"{fault_text(__file__, way, **words)}; {fault_text(__file__, f'effect-{row}')}"
+            )
     return tuple(said)
 
 
@@ -167,10 +159,7 @@ def _parts(watched: list[Watched], applied: Applied, seen: Seen, service: str) -
 
 
 def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
-    """Describe lost servers and balancers, before an update and in `railyard drift`.
-
-    A server without a record in the last applied state cannot be lost.
-    """
+    """Describe lost servers and balancers; a server that was never applied cannot be lost."""
     servers = servers_of(plan, applied, seen)
     lost = [each for each in servers if each.state]
     balancers = list(plan.kubernetes.balancers) if plan.kubernetes else []
@@ -185,10 +174,9 @@ def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, 
         said.append(fault_text(__file__, "lost" if spare >= 0 else "no-quorum", **words))
     if down and len(lost) < len(servers):
         hosts = {each.name.partition(" ")[0] for each in down}
-        what = "users and kubectl do not reach the API; joined nodes go on"
-        if len(hosts) < len({each.step.endpoint.device for each in balancers}):
-            what = "the other balancer has the address, and its loss would cut users off"
-        said.append(f"{_states(down)}: {what}. Next: {_next(plan, down)}")
+        some = len(hosts) < len({each.step.endpoint.device for each in balancers})
+        row, words = "balancer" if some else "balancers", {"next": _next(plan, down)}
+        said.append(fault_text(__file__, row, states=_states(down), **words))
     return tuple(said)
 
 
@@ -247,10 +235,9 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
     gone = [name for name in had if name not in kept]
     said: list[str] = []
     if gone:
-        said.append(
-            f"WILL LEAVE ETCD: {', '.join(gone)}, of {len(had)} servers; the file has"
-            f" {len(kept)}, which can then lose {(len(kept) - 1) // 2} more"
-        )
+        more, names = (len(kept) - 1) // 2, ", ".join(gone)
+        words = {"count": len(had), "kept": len(kept), "more": more}
+        said.append(fault_text(__file__, "leaves", names=names, **words))
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
     known = [(step, was) for step in nodes if (was := applied.stdin(step.name))]
     changed = [step for step, was in known if not matches(config_of(step.desired), config_of(was))]
