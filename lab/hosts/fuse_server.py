@@ -17,7 +17,14 @@ from typing import Final
 from lab.hosts.fuse_wire import Wire
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal
-from lab.hosts.sysfs import SysFile, SysLink, Table, make_proc_sys_table, make_sys_table
+from lab.hosts.sysfs import (
+    SysFile,
+    SysLink,
+    Table,
+    make_proc_sys_table,
+    make_rdma_cm_table,
+    make_sys_table,
+)
 
 REMEMBERED_S: Final = 0.05
 """So long the kernel may remember which names there are: else each of ten folders of a path is
@@ -46,7 +53,8 @@ class HostFiles:
     def __init__(self, model: HostModel) -> None:
         """Serve the state of `model`."""
         self.model = model
-        self._cached: tuple[object, Table, dict[str, set[str]]] | None = None
+        self._cached: tuple[tuple[object, ...], Table, dict[str, set[str]]] | None = None
+        self._rdma_cm: Table = {}
         self._looked = (0.0, "")
 
     def forget(self) -> None:
@@ -64,14 +72,37 @@ class HostFiles:
             self._looked = (now, boot)
             if self._cached is not None and self._cached[0] == shape:
                 return self._cached[1], self._cached[2]
-            table = {f"/sys{path}": e for path, e in make_sys_table(self.model).items()}
-            table |= {f"/procsys{p}": e for p, e in make_proc_sys_table(self.model).items()}
-        there = (*ALWAYS_THERE, *((CONFIGFS,) if "rdma_cm" in self.model.modules else ()))
-        folders: dict[str, set[str]] = {"/": set(), **{path: set() for path in there}}
-        for path in (*table, *there):
-            _index(folders, path)
+            if self._cached is None or self._cached[0][:-1] != shape[:-1]:
+                table = {f"/sys{path}": e for path, e in make_sys_table(self.model).items()}
+                table |= {f"/procsys{p}": e for p, e in make_proc_sys_table(self.model).items()}
+                folders = _folders_of(table, has_configfs="rdma_cm" in self.model.modules)
+                self._rdma_cm = {}
+            else:  # Only folders of configfs came or went: a tool makes and removes one a device.
+                _, table, folders = self._cached
+            self._put_rdma_cm(table, folders)
         self._cached = (shape, table, folders)
         return table, folders
+
+    def _put_rdma_cm(self, table: Table, folders: dict[str, set[str]]) -> None:
+        for path in self._rdma_cm:
+            del table[path]
+        for path in [each for each in folders if each.startswith(f"{CONFIGFS}/")]:
+            del folders[path]
+        if CONFIGFS in folders:
+            folders[CONFIGFS].clear()
+        self._rdma_cm = {f"/sys{p}": e for p, e in make_rdma_cm_table(self.model).items()}
+        table |= self._rdma_cm
+        for path in self._rdma_cm:
+            _index(folders, path)
+
+
+def _folders_of(table: Table, *, has_configfs: bool) -> dict[str, set[str]]:
+    """The names in each folder."""
+    there = (*ALWAYS_THERE, *((CONFIGFS,) if has_configfs else ()))
+    folders: dict[str, set[str]] = {"/": set(), **{path: set() for path in there}}
+    for path in (*table, *there):
+        _index(folders, path)
+    return folders
 
 
 def _index(folders: dict[str, set[str]], path: str) -> None:

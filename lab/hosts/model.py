@@ -376,7 +376,10 @@ class HostModel:
             self.sysctls[key] = str(self.platform.pages("2048kB"))
 
     def shape(self) -> tuple[object, ...]:
-        """A value that changes whenever the tree of /sys may have other files than before."""
+        """A value that changes whenever the tree of /sys may have other files than before.
+
+        Its last part is that of configfs, whose folders come and go alone.
+        """
         cards = tuple(
             (id(nic), id(nic.qos), nic.vf_generation, tuple(nic.addresses)) for nic in self.nics
         )

@@ -207,7 +207,7 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     if not vf.bound:
         del table[f"{base}/driver"], table[f"/bus/pci/drivers/mlx5_core/{vf.pci}"]
         return
-    if vf.in_pod and (nic.is_ib or model.platform.netns_mode == "exclusive"):
+    if _rdma_is_away(model, nic, vf):
         return
     device = f"{base}/infiniband/{vf.rdma}"
     _add_rdma(table, device, vf.rdma, nic, vf.netdev)
@@ -216,7 +216,7 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
         table[f"{device}/ports/1/state"] = SysFile(lambda: f"{nic.vf_state(vf)}\n")
         return
     _add_hw_counters(table, device, vf.hw_counters, ())
-    _add_marks(table, model, device, vf, vf.rdma)
+    _add_marks(table, model, device, vf)
     if vf.in_pod:
         return
     net = f"{base}/net/{vf.netdev}"
@@ -231,6 +231,10 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     table[f"{net}/mtu"] = SysFile(lambda: f"{vf.mtu_bytes}\n", write_mtu)
     table[f"{net}/operstate"] = SysFile(lambda: "up\n" if vf.admin_up and nic.link_up else "down\n")
     table[f"{net}/speed"] = constant(nic.config.speed_gbit_s * 1000)
+
+
+def _rdma_is_away(model: HostModel, nic: Nic, vf: Vf) -> bool:
+    return vf.in_pod and (nic.is_ib or model.platform.netns_mode == "exclusive")
 
 
 def _add_netdev(table: Table, net: str, name: str, pci: str, mac: str) -> None:
@@ -319,7 +323,7 @@ def _gids(nic: Nic, netdev: str) -> list[tuple[str, str]]:
     return [(kind, gid) for gid in addresses for kind in ("IB/RoCE v1", "RoCE v2")]
 
 
-def _add_marks(table: Table, model: HostModel, base: str, marks: QosState | Vf, name: str) -> None:
+def _add_marks(table: Table, model: HostModel, base: str, marks: QosState | Vf) -> None:
     """What an RDMA device marks, of a PF and of a VF alike (sources.md#host-qos)."""
 
     def write_tclass(text: str) -> None:
@@ -333,14 +337,12 @@ def _add_marks(table: Table, model: HostModel, base: str, marks: QosState | Vf, 
             lambda: f"Global tclass={marks.traffic_class}\n" if marks.traffic_class >= 0 else "",
             write_tclass,
         )
-    if name in model.rdma_cm_devices:
-        _add_rdma_cm(table, marks, name)
 
 
 def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> None:
     guid = nic.mac.replace(":", "")
     table[f"{base}/node_guid"] = constant(_colons(f"{guid[:6]}0300{guid[6:]}"))
-    _add_marks(table, model, base, nic.qos, nic.config.rdma)
+    _add_marks(table, model, base, nic.qos)
     _add_hw_counters(table, base, nic.hw_counters)
 
 
@@ -363,6 +365,21 @@ def _add_hw_counters(
         table[f"{base}/ports/1/hw_counters/{name}"] = SysFile(
             lambda key=name: f"{counted.get(key, 0) % 2**32}\n"
         )
+
+
+def make_rdma_cm_table(model: HostModel) -> Table:
+    """The files of configfs, by absolute path inside /sys: each device has its folder by itself."""
+    table: Table = {}
+    devices: list[tuple[str, QosState | Vf]] = [(nic.config.rdma, nic.qos) for nic in model.nics]
+    devices += [
+        (vf.rdma, vf)
+        for nic, vf in model.all_vfs()
+        if vf.bound and not nic.is_ib and not _rdma_is_away(model, nic, vf)
+    ]
+    for name, marks in devices:
+        if name in model.rdma_cm_devices:
+            _add_rdma_cm(table, marks, name)
+    return table
 
 
 def _add_rdma_cm(table: Table, marks: QosState | Vf, name: str) -> None:
