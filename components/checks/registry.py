@@ -65,11 +65,24 @@ FILE_RULES: Final = _file_rules("file_rules")
 """The rules on the text, and on the stack file around the site."""
 UPDATE_RULES: Final = _file_rules("update_rules")
 """What else an update refuses before it contacts a device: `check` reports it too."""
+_AUDIT_TEXTS: Final[Mapping[str, str]] = {
+    "setting": "A setting that the file decides has its value on the device.",
+    "cabling": "LLDP names the device behind each port that the file names.",
+    "placement": "Each card and GPU is in the PCIe slot that the file names.",
+    "foreign": "No setting outside the file breaks RDMA traffic.",
+    "routing": "Each BGP session is established, and carries enough routes.",
+    "cluster": "Each object, Helm release and node of the cluster is as in the file.",
+    "unread": "Each device of the file, and the cluster, answers.",
+}
+AUDIT_RULES: Final = tuple(FileRule(f"audit-{kind}", text) for kind, text in _AUDIT_TEXTS.items())
+"""What `railyard audit` finds, by the names in its SARIF."""
 
 
 def rule_pages() -> Mapping[str, str]:
     """The name of each rule and the text of its page, in the order of the reference."""
-    pages = {each.name: each.text.strip() for each in (*RULES, *FILE_RULES, *UPDATE_RULES)}
+    pages = {
+        each.name: each.text.strip() for each in (*RULES, *FILE_RULES, *UPDATE_RULES, *AUDIT_RULES)
+    }
     ends = {name: f"\n\nIt cannot be waived: {why}." for name, why in NEVER_WAIVED.items()}
     return {name: text + ends.get(name, "") for name, text in pages.items()}
 

@@ -59,7 +59,8 @@ def explain(
         raise UsageError(f"there is no rule {rule!r}.{hint}\n  fix    {fix}")
     way = f'A site may waive it with a reason: `waive: {{{rule}: "…"}}`.\n\n'
     more = way if rule in WAIVABLE else ""
-    fix = "`railyard check FILE` prints the lines, the actual values and the fix of each finding."
+    verb = "audit" if rule.startswith("audit-") else "check"
+    fix = f"`railyard {verb} FILE` prints the lines, the actual values and the fix of each finding."
     say(f"{rule}\n{'=' * len(rule)}\n\n{pages[rule]}\n\n{more}{fix}\n{RULES_PAGE}#{rule}")
 
 

@@ -288,6 +288,9 @@ def support_bundle(
     now = datetime.now(UTC)
     path = out or Path(f"railyard-{stack.replace('/', '-')}-{now:%Y%m%d-%H%M%S}.tar.gz")
     keep_sites(path)
+    if not path.parent.is_dir():  # before the devices are asked
+        what = f"{path}: cannot be written: {path.parent} is not a folder"
+        raise UsageError(f"{what}\n  fix    name another place with --out")
     found = Gathered(Masks(addresses={} if mask_addresses else None))
     _gather_here(found, stack, log or [])
     # Add what the engine, the devices and the cluster know, as far as they answer.

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.checks.registry import FILE_RULES, RULES, UPDATE_RULES, FileRule, rule_pages
+from components.checks.registry import (
+    AUDIT_RULES,
+    FILE_RULES,
+    RULES,
+    UPDATE_RULES,
+    FileRule,
+    rule_pages,
+)
 from components.checks.rule import Rule
 
 _HEAD = """\
@@ -19,6 +26,7 @@ _PARTS: Final[Mapping[str, Sequence[Rule | FileRule]]] = {
     "Rules on the site": RULES,
     "Rules on the file": FILE_RULES,
     "Refusals of an update": UPDATE_RULES,
+    "Findings of an audit": AUDIT_RULES,
 }
 
 

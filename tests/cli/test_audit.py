@@ -38,7 +38,12 @@ def test_sarif_points_at_each_device_that_is_unread(
     site = closed(tmp_path)
     done = railyard("audit", str(site), "--format", "sarif")
     assert done.code == 4
-    results = json.loads(done.out)["runs"][0]["results"]
+    run = json.loads(done.out)["runs"][0]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert rule["shortDescription"]["text"].startswith("Each device of the file")
+    explained = railyard("explain", rule["id"])
+    assert (explained.code, "`railyard audit FILE` prints" in explained.out) == (0, True)
+    results = run["results"]
     leaf = next(each for each in results if each["message"]["text"].startswith("leaf-01: "))
     line = leaf["locations"][0]["physicalLocation"]["region"]["startLine"]
     assert "leaf-01" in site.read_text().splitlines()[line - 1]

@@ -233,13 +233,15 @@ def test_without_a_name_the_file_has_stack_and_time(
     assert made.name.count("-") == 3
 
 
+@pytest.mark.parametrize("place", ["plain", "no/such"])
 def test_a_place_that_cannot_be_written_is_exit_2(
-    railyard: Call, folder: Path, canaries: dict[str, str]
+    railyard: Call, folder: Path, canaries: dict[str, str], place: str
 ) -> None:
     del canaries
     (folder / "plain").write_text("")
-    done = railyard("support-bundle", "dev", "--out", "plain/b.tar.gz")
+    done = railyard("support-bundle", "dev", "--out", f"{place}/b.tar.gz")
     assert done.code == 2
+    assert not (folder / "no").exists()
     assert "cannot be written" in done.err
     assert "fix    name another place with --out" in done.err
 
