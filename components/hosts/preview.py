@@ -11,8 +11,8 @@ from typing import Final
 
 from components.core.difference import Effect
 from components.core.key_values import HostState
-from components.core.problem import Finding, on_device, refusal
-from components.core.templates import read_table
+from components.core.problem import Finding, on_device
+from components.core.templates import finding_of, read_table
 from components.hosts import software
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import find_row
@@ -96,19 +96,11 @@ def hosts_refused(
         for key, uid in plan.desired.values.items():
             # useradd and usermod refuse the uid of another user.
             if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
-                user, on = key.removeprefix("user.").removesuffix(".uid"), plan.name
-                what = (
-                    f"the uid {uid} on {on} belongs to {owner}, and the file wants it for {user}."
-                )
-                place = f"host_defaults.user, and {on} as observed"
-                fix = (
-                    f"name {owner} there, choose another uid, or leave user out: none is made then"
-                )
-                found.append(refusal("hosts", what, place, fix, on))
+                user = key.removeprefix("user.").removesuffix(".uid")
+                words = {"uid": uid, "owner": owner, "user": user}
+                found.append(finding_of(__file__, "foreign-uid", device=plan.name, **words))
         for port in (*host.nics, *host.hca_sriov):
-            cards = _Card(plan, seen, port.pci).reasons(passed_through=bool(spec.hypervisors))
-            place = f"{plan.name}, as observed"
-            found += (refusal("hosts", what, place, fix, plan.name) for what, fix in cards)
+            found += _Card(plan, seen, port.pci).reasons(passed_through=bool(spec.hypervisors))
     return tuple(found)
 
 
@@ -123,42 +115,33 @@ class _Card:
         key = f"nic.{self.pci}.{setting}"
         return self.plan.desired.values.get(key, ""), self.seen.values.get(key, "")
 
-    def reasons(self, *, passed_through: bool) -> Iterator[tuple[str, str]]:
-        """Each fault and its fix; another card has only that one."""
-        host, pci = self.plan.name, self.pci
+    def fault(self, row: str, **words: str) -> Finding:
+        """A refusal of this card, in the words of a row."""
+        return finding_of(__file__, row, device=self.plan.name, pci=self.pci, **words)
+
+    def reasons(self, *, passed_through: bool) -> Iterator[Finding]:
+        """Each fault; another card has only that one."""
         model, there = self.both("model")
         if "absent" in {there, self.both("vfs")[1]}:
             if not passed_through:
-                yield f"{host} lacks the PCI device {pci}.", OWN_CARDS
+                yield self.fault("absent-card", fix=OWN_CARDS)
         elif there == "unknown":
-            what = f"Railyard does not know the card at {pci} of {host}; the file says {model}."
-            yield what, OWN_CARDS
+            yield self.fault("unknown-card", model=model, fix=OWN_CARDS)
         elif there and there not in software.NOT_THERE and there != model:
-            what = f"the card at {pci} of {host} is a {there}, and the file says {model}."
-            yield what, "correct hosts[].nics[].model, or the PCI address"
+            yield self.fault("other-card", there=there, model=model)
         else:
             yield from self.firmware(model)
 
-    def firmware(self, model: str) -> Iterator[tuple[str, str]]:
+    def firmware(self, model: str) -> Iterator[Finding]:
         """An old firmware, and one that offers too few VFs."""
-        host, pci = self.plan.name, self.pci
         floor, runs = self.both("fw_floor")
         if floor and runs and runs != floor and runs not in software.NOT_THERE:
-            fix = (
-                "update it (mlxfwmanager, or flint with the card's image) and reboot; or lower "
-                "firmware.min_versions"
-            )
-            what = f"the firmware of {pci} ({model}) of {host} is {runs}"
-            yield f"{what}, and {floor} or later is wanted.", fix
+            yield self.fault("old-firmware", model=model, runs=runs, floor=floor)
         managed, wanted = self.both("fw_num_of_vfs")[0], self.both("vfs")[0]
         offered = self.both("fw_vfs_offered")[1]
         if managed or not (wanted.isdigit() and offered.isdigit()) or int(wanted) <= int(offered):
             return
-        fix = (
-            "set firmware.manage to true: then Railyard sets SRIOV_EN and NUM_OF_VFS; or ask for "
-            "fewer VFs; if it offers 0, switch on SR-IOV and the IOMMU in the BIOS"
-        )
-        yield f"{host} {pci} is asked for {wanted} VFs, and its firmware offers {offered}.", fix
+        yield self.fault("few-vfs", asked=wanted, offered=offered)
 
 
 _NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})
