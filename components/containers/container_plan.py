@@ -127,20 +127,16 @@ def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ..
     """A program behind the search for the RDMA devices of the host that its rank runs on."""
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
-    script = _netdevs(spec) + _search() + _script("rank")
-    return ("/bin/sh", "-c", script, "rank", *program)
-
-
-def _netdevs(spec: ClusterSpec) -> str:
-    """The lines that set `$netdevs`, by the host's name if the hosts differ."""
     hosts: dict[str, list[str]] = {}
     for host in spec.workers:
         hosts.setdefault(" ".join(nic.netdev for nic in host.nics), []).append(host.name)
-    if len(hosts) == 1:
-        return f"{_netdevs_line(*hosts)}\n"
-    cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
-    unknown = '*) echo "railyard: $(uname -n) is not a worker of this site" >&2 && exit 1 ;;'
-    return "\n".join(["case $(uname -n) in", *cases, unknown, "esac", ""])
+    lines = [_netdevs_line(each) for each in hosts]
+    if len(hosts) != 1:  # hosts that differ choose by their names
+        cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
+        unknown = '*) echo "railyard: $(uname -n) is not a worker of this site" >&2 && exit 1 ;;'
+        lines = ["case $(uname -n) in", *cases, unknown, "esac"]
+    script = "\n".join([*lines, _search() + _script("rank")])
+    return ("/bin/sh", "-c", script, "rank", *program)
 
 
 def _netdevs_line(netdevs: str) -> str:

@@ -217,7 +217,10 @@ def label_rows(rows: Sequence[str]) -> list[str]:
 def rows_of(found: Finding, width: int = 0) -> list[str]:
     """Write each place, and the device, padded to `width`, with its actual and wanted value."""
     shown = _shown_places(found)
-    heads = [_head(place) for place in shown]
+    heads = [
+        f"{each.file}:{each.line}" if each.file and each.line is not None else each.file or ""
+        for each in shown
+    ]
     widest = max(map(len, heads), default=0)
     rows = [
         f"{head:<{widest}}{'  ' if head else ''}{_value(place)}".rstrip()
@@ -239,12 +242,6 @@ def _shown_places(found: Finding) -> Sequence[Place]:
     lines = {(place.file, place.line, place.value): place for place in reversed(found.where)}
     places = list(reversed(lines.values()))
     return places if len(places) <= _SHOWN + 1 else places[:_SHOWN]
-
-
-def _head(place: Place) -> str:
-    if place.file is None:
-        return ""
-    return place.file if place.line is None else f"{place.file}:{place.line}"
 
 
 def _value(place: Place) -> str:

@@ -137,17 +137,13 @@ def worker_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
         key = (host.gpus, host.gpu_model, rails, fitted)
         found.setdefault(key, []).append(host)
     owners = Counter(group for hosts in found.values() for group in {host.group for host in hosts})
-    return tuple(
-        WorkerKind(_name_of(hosts, owners), tuple(hosts), gpus, dict(speeds))
-        for (gpus, _, speeds, _), hosts in found.items()
-    )
-
-
-def _name_of(hosts: list[Host], owners: Counter[str | None]) -> str:
-    """Name a kind by its group if the group is exactly this kind; else by its first host."""
-    groups = {host.group for host in hosts}
-    group = groups.pop()
-    return group if group is not None and not groups and owners[group] == 1 else hosts[0].name
+    kinds: list[WorkerKind] = []
+    for (gpus, _, speeds, _), hosts in found.items():
+        # A kind has the name of its group if that is exactly this kind; else of its first host.
+        group, is_one = hosts[0].group, len({host.group for host in hosts}) == 1
+        name = group if group and is_one and owners[group] == 1 else hosts[0].name
+        kinds.append(WorkerKind(name, tuple(hosts), gpus, dict(speeds)))
+    return tuple(kinds)
 
 
 def gpu_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
