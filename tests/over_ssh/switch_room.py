@@ -16,6 +16,7 @@ import asyncssh
 
 from components.core.difference import Difference
 from components.fabric import device
+from components.fabric.edit import read_baseline
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
 from components.remote.step import Endpoint
@@ -64,7 +65,7 @@ class SwitchRoom:
         return json.dumps(request | more)
 
     def baseline(self) -> Any:  # noqa: ANN401 - JSON of a state
-        return device.read_baseline(device.run_baseline(self.request(), self.env))
+        return read_baseline(device.run_baseline(self.request(), self.env))
 
     def apply(self, request: str = "") -> Any:  # noqa: ANN401 - JSON of the evidence
         return json.loads(device.run_apply(request or self.request(), self.env))

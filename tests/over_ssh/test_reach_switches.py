@@ -12,6 +12,7 @@ import pytest
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.fabric import device
+from components.fabric.edit import read_baseline
 from components.fabric.state import diff_states
 from components.fabric.systems import linux, system_of
 from components.remote.step import Endpoint, env_name
@@ -57,7 +58,7 @@ def test_an_update_by_key_and_enable(room: SwitchRoom) -> None:
     endpoint = _by_key(room)
     environ = {env_name(name): value for name, value in KEY_SECRETS.items()}
     there = replace(room, endpoint=endpoint)
-    baseline = device.read_baseline(device.run_baseline(there.request(), environ))
+    baseline = read_baseline(device.run_baseline(there.request(), environ))
     evidence = json.loads(device.run_apply(there.request(baseline=baseline), environ))
     assert evidence["changed"]
     observed = device.observe_switch(endpoint, room.system, room.desired, KEY_SECRETS)

@@ -10,6 +10,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.device import look_at_switch
+from components.fabric.edit import read_baseline
 from components.fabric.parts import recorded_identity
 from components.fabric.systems import system_of
 from lab.switches.stored import Chassis
@@ -50,7 +51,7 @@ def test_a_step_never_writes_on_another_switch(system: str, tmp_path: Path) -> N
     """The recorded serial number counts, else the one of the baseline; the file's wins."""
     with switch_room(system, tmp_path) as room:
         baseline = device.run_baseline(room.request(), room.env)
-        recorded = {"baseline": device.read_baseline(baseline)}
+        recorded = {"baseline": read_baseline(baseline)}
         evidence = device.run_apply(room.request(**recorded), room.env)
         serial, before = room.switch.chassis.serial, room.switch.snapshot()
         assert [recorded_identity(text) for text in (baseline, evidence)] == [
@@ -90,12 +91,12 @@ def test_a_second_stack_is_refused_by_the_switch_itself(system: str, tmp_path: P
     with switch_room(system, tmp_path) as room:
         factory = room.switch.snapshot()
         baseline = device.run_baseline(room.request(stack="dev"), room.env)
-        dev = room.request(baseline=device.read_baseline(baseline), stack="dev")
+        dev = room.request(baseline=read_baseline(baseline), stack="dev")
         device.run_apply(dev, room.env)
         assert room.exec("ls -1 /var/lib/railyard") == ("dev\n", 0)
         before = room.switch.snapshot()
         for step in (device.run_baseline, device.run_apply, device.run_restore):
-            other = room.request(baseline=device.read_baseline(baseline), stack="prod")
+            other = room.request(baseline=read_baseline(baseline), stack="prod")
             if step is device.run_baseline:
                 other = room.request(stack="prod")
             with pytest.raises(DeviceError, match="the stack dev manages this switch"):
