@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from components.hosts.keys import table
@@ -33,7 +33,10 @@ def expression(row: table.HostKey) -> str:
     )
 
 
-_ANY_KEY: Final = re.compile("|".join(f"({expression(row)})" for row in KEYS))
+@cache
+def _any_key() -> re.Pattern[str]:
+    # At first use: `check` of most files asks for no key, and compiling takes 8 ms.
+    return re.compile("|".join(f"({expression(row)})" for row in KEYS))
 
 
 _NO_SETTING: Final = table.HostKey("")
@@ -42,7 +45,7 @@ _NO_SETTING: Final = table.HostKey("")
 @lru_cache(_CACHED)
 def find_row(key: str) -> table.HostKey:
     """The row of a key; one with no properties if the key is not in the table."""
-    match = _ANY_KEY.fullmatch(key)
+    match = _any_key().fullmatch(key)
     return KEYS[match.lastindex - 1] if match and match.lastindex else _NO_SETTING
 
 
