@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import JsonValue, TypeAdapter
 
 from components.core.templates import object_of
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, map_at
 from components.model.cluster import ClusterSpec
 from components.pod_network.manifests import tolerations
 
@@ -65,11 +65,9 @@ def make(template: str, /, **words: object) -> dict[str, Any]:
 
 def outside_meshes(template: JsonObject) -> JsonObject:
     """Mark a pod's template to keep Istio and Linkerd away from its connections."""
-    metadata = template.get("metadata")
-    found: JsonObject = {**metadata} if isinstance(metadata, dict) else {}
+    found: JsonObject = {**map_at(template, "metadata")}
     for key, ours in _NO_MESH.items():
-        own = found.get(key)
-        found[key] = {**(own if isinstance(own, dict) else {}), **ours}
+        found[key] = {**map_at(found, key), **ours}
     return {**template, "metadata": found}
 
 
@@ -137,9 +135,8 @@ def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0
     kube-controller-manager sends 20 requests a second by default, and a Job takes about five. The
     seconds of the intended run are added to its deadline.
     """
-    own, body = template.get("metadata"), template["spec"]
-    metadata = make_metadata(spec, fit_name(name)) | (own if isinstance(own, dict) else {})
-    timed: JsonObject = {**body} if isinstance(body, dict) else {}
+    metadata: JsonObject = {**make_metadata(spec, fit_name(name)), **map_at(template, "metadata")}
+    timed: JsonObject = {**map_at(template, "spec")}
     timed["activeDeadlineSeconds"] = int(spec.acceptance.timeout_s) + runs_s
     # A server whose client failed waits on, and by default it would get 30 s to end.
     timed["terminationGracePeriodSeconds"] = 1
@@ -148,8 +145,7 @@ def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0
 
 
 def _tolerant(spec: ClusterSpec, template: JsonObject) -> JsonObject:
-    pod = template["spec"]
-    return {**template, "spec": {**pod, **tolerations(spec)} if isinstance(pod, dict) else pod}
+    return {**template, "spec": {**map_at(template, "spec"), **tolerations(spec)}}
 
 
 def ssh_port(spec: ClusterSpec, *, host_network: bool) -> int:
