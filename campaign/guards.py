@@ -19,7 +19,7 @@ from campaign.seams import giving
 from components.cli import device as steps
 from components.core import settings
 from components.fabric import component as fabric
-from components.fabric import exchange
+from components.fabric import exchange, moves
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
 from components.fabric.ports import plan_changes
@@ -202,7 +202,7 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         4,
         "a step that would interrupt ends before its first line where the file says `deny`",
-        _patched(exchange, "refuse_interruptions", giving(None)),
+        _patched(moves, "refuse_interruptions", giving(None)),
     ),
     "clock": Guard(
         2,

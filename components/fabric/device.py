@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from components.core.errors import DeviceError, UsageError
 from components.fabric import edit as edits
 from components.fabric import moves
-from components.fabric.edit import Edit
+from components.fabric.edit import Edit, read_baseline
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.fabric_plan import SwitchPlan
@@ -93,7 +93,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
     recorded = environ.get(BASELINE_VARIABLE)
     if request.baseline is not None or not recorded:
         return request
-    known = json.dumps(edits.read_baseline(recorded))
+    known = json.dumps(read_baseline(recorded))
     return replace(request, baseline=read_request(_STATE, known, "switch request"))
 
 
