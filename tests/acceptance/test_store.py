@@ -33,6 +33,7 @@ PROVEN = Path(".railyard/dev/run-0007/evidence.json")
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
+    (tmp_path / "shared").mkdir()
     monkeypatch.chdir(tmp_path / "first")
     return opened(spec_of(str(tmp_path / "shared")))
 
@@ -239,10 +240,26 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_folder_that_is_a_file_is_refused(store: Store) -> None:
-    Path(store.spec.address).write_text("")
-    with pytest.raises(StoreError, match=f"where  {store.spec.address}"):
-        store.check_writable("dev")
+@pytest.mark.parametrize("wrong", ["gone", "file", "loop"])
+def test_a_folder_that_is_not_there_is_refused(store: Store, wrong: str) -> None:
+    """It is not mounted: that it holds no run, or a folder made on this disk, would be untrue."""
+    place = Path(store.spec.address)
+    place.rmdir()
+    if wrong == "file":
+        place.write_text("")
+    elif wrong == "loop":
+        place.symlink_to(place)
+    calls = (
+        lambda: store.check_writable("dev"),
+        lambda: store.runs("dev"),
+        lambda: store.fetch("dev", 7),
+        lambda: store.bring("dev"),
+    )
+    for call in calls:
+        with pytest.raises(StoreError, match=f"where  {place}") as refused:
+            call()
+        assert "mount the folder" in str(refused.value)
+    assert not place.is_dir()
 
 
 @pytest.mark.parametrize(

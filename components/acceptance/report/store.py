@@ -82,6 +82,10 @@ class _Folder:
     root: Path
 
     def find(self, prefix: str) -> list[str]:
+        # To `glob`, a folder that is not mounted or not readable is an empty one.
+        own = (self.root / prefix).parent
+        if own in self.root.iterdir():
+            next(own.iterdir(), None)
         return [str(path.relative_to(self.root)) for path in self.root.glob(f"{prefix}*/*")]
 
     def get(self, key: str) -> bytes:
@@ -93,6 +97,7 @@ class _Folder:
             raise WrongRunError(_report(what, str(self.root / key), fix)) from error
 
     def put(self, key: str, body: bytes) -> None:
+        next(self.root.iterdir(), None)  # a folder that is not mounted is not made on this disk
         write_whole(self.root / key, body)
 
 
