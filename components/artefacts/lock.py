@@ -23,6 +23,7 @@ from components.artefacts.naming import Manifest, digest_of, parse_image
 from components.core.errors import SpecError
 from components.core.limits import read_text
 from components.core.problem import Finding, Place, SpecPath
+from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen, Sha256
 from components.reading.yaml_text import parse_yaml
@@ -198,18 +199,12 @@ class Bundle:
         """The file of an artefact; SpecError if the bundle lacks it, or its digest differs."""
         found = self.entries.get((artefact.kind, artefact.address))
         if found is None:
-            raise SpecError(
-                f"the bundle {self.folder} lacks {artefact.name}.\n"
-                "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
-            )
+            raise SpecError(fault_text(__file__, "lacks", folder=self.folder, name=artefact.name))
         path = self.folder / found.file
         have = digest_of(path) if path.is_file() else "none"
         if have != sha256:
-            raise SpecError(
-                f"the bundle {self.folder} has {artefact.name} with the checksum {have}, want"
-                f" {sha256}.\n  fix    make it again with `railyard bundle SITE DIR`; it was made"
-                " of another lock, or was altered"
-            )
+            words = {"folder": self.folder, "name": artefact.name, "have": have, "sha256": sha256}
+            raise SpecError(fault_text(__file__, "other-content", **words))
         return path
 
     def problems(self, wanted: Sequence[tuple[Artefact, str]]) -> Iterator[tuple[Artefact, str]]:
@@ -265,10 +260,8 @@ def open_bundle(folder: str | Path | None) -> Bundle | None:
         if not found:
             raise ValueError("it lists no artefact")  # noqa: TRY301 - handled below like any other fault
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise SpecError(
-            f"{path / INDEX} cannot be read as a bundle: {error}.\n"
-            "  fix    make it with `railyard bundle SITE DIR` on a machine with a network"
-        ) from error
+        text = fault_text(__file__, "unreadable", path=path / INDEX, error=error)
+        raise SpecError(text) from error
     return Bundle(path, {(each.kind, each.address): each for each in found})
 
 

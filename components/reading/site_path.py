@@ -13,6 +13,7 @@ from typing import Final
 
 from components.core.limits import read_text
 from components.core.problem import Json
+from components.core.templates import fault_text
 from components.reading.wording import show_value
 
 SITE_KEY: Final = "railyard:site"
@@ -29,9 +30,10 @@ _PROJECT_FILES: Final = ("Pulumi.yaml", "Pulumi.yml")
 class SitePathError(Exception):
     """The key does not name a readable site: one sentence states the fault, one the fix."""
 
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(what)
-        self.what, self.fix = what, fix
+    def __init__(self, row: str, **words: object) -> None:
+        text = fault_text(__file__, row, key=SITE_KEY, **words)
+        self.what, _, self.fix = text.partition("\n  fix    ")
+        super().__init__(self.what)
 
 
 def config_file(stack: str) -> Path:
@@ -68,30 +70,22 @@ def read_site(written: Json, stack_file: Path) -> tuple[Path, str]:
     if not isinstance(written, str) or not written.strip() or "\0" in written:
         is_mapping = isinstance(written, dict)
         shown = "a secret or a list of settings" if is_mapping else show_value(written)
-        what = f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected."
-        raise SitePathError(what, "write for example `site.yaml`, relative to the stack's file.")
+        raise SitePathError("no-path", shown=shown or "empty")
     # As a user would write it: without `..`, relative to the current folder.
     path, here = Path(os.path.normpath(stack_file.parent / written)), Path.cwd()
     path = path.relative_to(here) if path.is_relative_to(here) else path
     real = _inside(written, stack_file)
     if not real.exists():
-        what = f"`{SITE_KEY}` is {written}, but the file {path} does not exist."
-        fix = "correct the path, which is relative to the stack's file, or create the file."
-        raise SitePathError(what, fix)
+        raise SitePathError("absent", written=written, path=path)
     if not real.is_file():
-        kind, fix = "not a regular file", "name a file with the text of the site."
-        if real.is_dir():
-            kind = "a directory"
-            fix = f"name the file, for example `{Path(written) / 'site.yaml'}`."
-        raise SitePathError(f"`{SITE_KEY}` is {written}, and {path} is {kind}.", fix)
+        row, inside = "directory" if real.is_dir() else "not-regular", Path(written) / "site.yaml"
+        raise SitePathError(row, written=written, path=path, inside=inside)
     try:
         return path, read_text(real)
     except UnicodeDecodeError as error:
-        what = f"{path} is not UTF-8 text (byte {error.start})."
-        raise SitePathError(what, "save the site as UTF-8.") from error
+        raise SitePathError("not-text", path=path, error=error) from error
     except OSError as error:
-        what, fix = f"{path} cannot be read: {error.strerror}.", "let the user who runs pulumi"
-        raise SitePathError(what, f"{fix} read the file.") from error
+        raise SitePathError("unreadable", path=path, error=error) from error
 
 
 def _inside(written: str, stack_file: Path) -> Path:
@@ -101,24 +95,17 @@ def _inside(written: str, stack_file: Path) -> Path:
     files elsewhere on the machine that runs it.
     """
     if Path(written).is_absolute():
-        what = f"`{SITE_KEY}` is the absolute path {written}, which differs between machines."
-        where = "write the path relative to the stack's file, to a file inside the project."
-        raise SitePathError(what, where)
+        raise SitePathError("absolute", written=written)
     folder = stack_file.parent.resolve()
     project = find_project(folder) or folder
     try:
         real = (folder / written).resolve()
     except (OSError, RuntimeError) as error:
-        raise SitePathError(
-            f"`{SITE_KEY}` is {written}, whose symbolic links lead to themselves.",
-            "name the file itself.",
-        ) from error
+        raise SitePathError("loop", written=written) from error
     if not real.is_relative_to(project):
         plain = Path(os.path.normpath(folder / written))
         how = " through a symbolic link" if plain.is_relative_to(project) else ""
-        what = f"`{SITE_KEY}` is {written}, which leads out of the project's folder{how}."
-        where = "move the site into the project, and name it relative to the stack's file."
-        raise SitePathError(what, where)
+        raise SitePathError("outside", written=written, how=how)
     return real
 
 
