@@ -31,7 +31,7 @@ EARLIER = EVIDENCE.model_copy(update={"run": 6, "finished_at": "2026-01-02T03:04
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Two runs in a shared folder, and a machine that has only the state."""
-    for name in ("prover", "ci", "bin"):
+    for name in ("prover", "ci", "bin", "shared"):
         (tmp_path / name).mkdir()
     found = opened(spec_of(str(tmp_path / "shared")))
     monkeypatch.chdir(tmp_path / "prover")

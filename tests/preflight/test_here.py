@@ -321,8 +321,12 @@ def test_this_is_the_cause_that_is_played_here(tmp_path: Path) -> None:
 def test_the_evidence_store_is_listed_and_never_written(tmp_path: Path) -> None:
     spec, secrets = spec_of(str(tmp_path / "proofs")), {"evidence_key": KEY.secret}
     assert look_at_store(None, "dev", {}) == look_at_store(spec, "dev", {}) == ()
-    assert look_at_store(spec, "dev", secrets) == ()
+    (gone,) = look_at_store(spec, "dev", secrets)
+    assert gone.actual == "evidence_store: No such file or directory."
     assert [*tmp_path.iterdir()] == []
+    (tmp_path / "proofs").mkdir()
+    assert look_at_store(spec, "dev", secrets) == ()
+    assert [*tmp_path.rglob("*")] == [tmp_path / "proofs"]
     login = {"user": "ci", "password": {"secret": "store_password"}}
     with_login = spec_of("s3://proofs", endpoint="https://127.0.0.1:9", login=login)
     (found,) = look_at_store(with_login, "dev", {**secrets, "store_password": "x"})
