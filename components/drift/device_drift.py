@@ -211,7 +211,7 @@ _OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     """Render the report of `railyard drift`: a line per device, its findings under it."""
     lines: list[str] = []
-    texts: Mapping[str, str] = read_table(__file__, "verdicts")
+    texts: Mapping[str, list[str]] = read_table(__file__, "verdicts")
     for drift in drifts:
         if drift.unreachable is not None:
             verdict = f"unreachable: {drift.unreachable}"
@@ -220,7 +220,8 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
         else:
             counts = Counter(each.rule for each in drift.findings if each.severity == "error")
             blind = any(each.severity == "unreachable" for each in drift.findings)
-            wrong = (text.format(counts[kind]) for kind, text in texts.items() if counts[kind])
+            found = ((counts[kind], words) for kind, words in texts.items() if counts[kind])
+            wrong = (words[count > 1].format(count) for count, words in found)
             verdict = next(wrong, "routing: not observed" if blind else "no drift")
         lines.append(f"{drift.device:<12} {verdict}\n")
         lines += (f"{'':<12}   {each.what}\n" for each in drift.findings if each.rule != "unread")

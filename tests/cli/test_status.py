@@ -153,7 +153,7 @@ def test_the_worst_comes_first_and_decides_the_exit_code(railyard: Call, site: S
     shown = done.out.split("\n\n")[1].splitlines()
     assert shown[:7] == [
         "FAILED   drift    1 of 2 devices",
-        "  leaf-01      drift: 1 setting(s) differ from the last update",
+        "  leaf-01      drift: 1 setting differs from the last update",
         "               mtu_bytes of port 1/2 is 1500, want 9216",
         "  fix    `railyard drift dev` lists all of it, `pulumi up -s dev` repairs it",
         "ERROR    devices  2 of 4 answered",

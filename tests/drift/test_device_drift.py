@@ -172,7 +172,7 @@ def test_exit_codes(drifts: tuple[DeviceDrift, ...], code: int) -> None:
 def test_the_report_tells_every_case_apart() -> None:
     assert render_drift((CLEAN, DRIFTED, SILENT, NEW, NOT_SEEN)).splitlines() == [
         "leaf-01      no drift",
-        "leaf-01      drift: 1 setting(s) differ from the last update",
+        "leaf-01      drift: 1 setting differs from the last update",
         "               mtu_bytes of port 1/2 is 1500, want 9216",
         "gpu01        unreachable: gpu01: no answer",
         "leaf-01      never applied",
@@ -213,5 +213,5 @@ def test_a_wrong_cable_is_told_and_asks_for_no_repair() -> None:
     assert (drift.differences, drift.note) == ((), "")
     assert drift_exit_code((drift,)) == 3
     text = render_drift((drift,))
-    assert "cabling: 1 port(s) are not plugged as the file says" in text
+    assert "cabling: 1 port is not plugged as the file says" in text
     assert "port 1/3: gpu01 enp5s0 is plugged in, the file says gpu02/rail-0" in text

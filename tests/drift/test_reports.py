@@ -192,7 +192,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "setting": (
         replace(QUIET, differences=(MTU, MTU), tools=("host",)),
         3,
-        ["n1           drift: 2 setting(s) differ from the last update",
+        ["n1           drift: 2 settings differ from the last update",
          "               mtu_bytes of port 1/2 is 1500, want 9216",
          "               mtu_bytes of port 1/2 is 1500, want 9216",
          "               tool host: missing or altered on the host; `pulumi up` sends it again"],
@@ -200,27 +200,27 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "tool": (
         replace(QUIET, tools=("host",), cabling=(CABLE,)),
         3,
-        ["n1           drift: 1 tool(s) of Railyard are missing or altered",
+        ["n1           drift: 1 tool of Railyard is missing or altered",
          f"               {CABLE}",
          "               tool host: missing or altered on the host; `pulumi up` sends it again"],
     ),
     "cable": (
         replace(QUIET, cabling=(CABLE,)),
         3,
-        ["n1           cabling: 1 port(s) are not plugged as the file says",
+        ["n1           cabling: 1 port is not plugged as the file says",
          f"               {CABLE}"],
     ),
     "card": (
         replace(QUIET, placement=(PlacementFault("the card is gone"),), beside=(BESIDE,)),
         3,
-        ["n1           placement: 1 thing(s) are not plugged in as the file says",
+        ["n1           placement: 1 thing is not plugged in as the file says",
          "               the card is gone",
          f"               {WORDS}"],
     ),
     "routed link": (
         replace(QUIET, routing=(LOST, UNSAID)),
         3,
-        ["n1           routing: 1 link(s) do not carry the planned traffic",
+        ["n1           routing: 1 link does not carry the planned traffic",
          "               port swp1: BGP with s:swp1 is Idle; next: show it",
          "               switch: BFD is not known; next: show it"],
     ),
@@ -238,7 +238,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "beside": (
         replace(QUIET, beside=(BESIDE,)),
         3,
-        ["n1           foreign: 1 setting(s) outside the plan break RDMA traffic",
+        ["n1           foreign: 1 setting outside the plan breaks RDMA traffic",
          f"               {WORDS}"],
     ),
 }  # fmt: skip

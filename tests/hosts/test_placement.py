@@ -214,5 +214,5 @@ def test_drift_with_misplaced_cards_alone_is_3() -> None:
     )  # fmt: skip
     assert drift_exit_code((drift,)) == 3
     text = render_drift((drift,))
-    assert "placement: 1 thing(s) are not plugged in as the file says" in text
+    assert "placement: 1 thing is not plugged in as the file says" in text
     assert "0 GPUs are on its PCIe bus" in text

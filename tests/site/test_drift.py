@@ -216,7 +216,7 @@ def test_a_setting_beside_ours_is_said_and_refused_where_the_file_says_so(
     found = "rewrite_dscp of port 1/2 is on, harmless is off"
 
     report = standing.railyard("drift", "dev").must(3)
-    assert "leaf-01      foreign: 1 setting(s) outside the plan break RDMA traffic" in report
+    assert "leaf-01      foreign: 1 setting outside the plan breaks RDMA traffic" in report
     assert f"{found}; outside the plan, and it breaks the class of RoCE at the next hop: " in report
 
     warned = standing.preview()

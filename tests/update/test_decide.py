@@ -379,7 +379,7 @@ def test_a_tool_that_a_host_lost_is_drift_and_is_named() -> None:
     assert {each.device: each.tools for each in drifts if each.tools} == {"gpu01": ("host",)}
     assert drift_exit_code(drifts) == 3
     report = render_drift(drifts)
-    assert "drift: 1 tool(s) of Railyard are missing or altered" in report
+    assert "drift: 1 tool of Railyard is missing or altered" in report
     assert "tool host: missing or altered on the host; `pulumi up` sends it again" in report
     assert "1: missing or altered" in decide(facts=facts).notes[host.sending.name]
 

@@ -44,7 +44,7 @@ def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift(
     assert drift_exit_code(drifts) == 3
     lines = render_drift(drifts).splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("leaf-01 "))
-    assert "2 setting(s) outside the plan break RDMA traffic" in lines[head]
+    assert "2 settings outside the plan break RDMA traffic" in lines[head]
     assert lines[head + 1].strip() == (
         "rewrite_dscp of port 1/1 is on, harmless is off; outside the plan, and it breaks the "
         "class of RoCE at the next hop; fix: interface ethernet 1/1 no qos rewrite dscp"
