@@ -21,6 +21,7 @@ from components.acceptance.judge.culprit import (
     find_suspects,
     judge_pairs,
 )
+from components.acceptance.judge.log import judge_nccl_text
 from components.acceptance.judge.nccl_findings import warn_stragglers
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
@@ -332,7 +333,7 @@ def test_bad_pairs_come_before_a_collective_that_fails() -> None:
     assert {*found.parts} == {("host", "gpu03"), ("link", "gpu03 rail-0")}
 
 
-def json_of(*process_ms: float) -> NcclLog:
+def text_of(*process_ms: float) -> str:
     """As nccl-tests 2.19.6 writes it with -I 1 -J (src/util.cu, writePerIterReport)."""
     times = [[each * 1000] * 4 for each in process_ms]
     most = max(process_ms) * 1000
@@ -342,21 +343,32 @@ def json_of(*process_ms: float) -> NcclLog:
         "times_us": [most] * 4, "per_process_max_times_us": times,
     }  # fmt: skip
     devices = [{"rank": rank, "hostname": f"gpu0{rank + 1}"} for rank in range(len(process_ms))]
-    log = parse_nccl_json(
-        json.dumps(
-            {
-                "version": 3, "args": ["all_reduce_perf"], "config": {"devices": devices},
-                "results": [
-                    {
-                        "size": 10**9, "out_of_place": half, "out_of_place_per_iter": per,
-                        "in_place": half, "in_place_per_iter": per,
-                    }
-                ],
-            }
-        )
+    return json.dumps(
+        {
+            "version": 3, "args": ["all_reduce_perf"], "config": {"devices": devices},
+            "results": [
+                {
+                    "size": 10**9, "out_of_place": half, "out_of_place_per_iter": per,
+                    "in_place": half, "in_place_per_iter": per,
+                }
+            ],
+        }
     )  # fmt: skip
+
+
+def json_of(*process_ms: float) -> NcclLog:
+    log = parse_nccl_json(text_of(*process_ms))
     assert isinstance(log, NcclLog)
     return log
+
+
+def test_a_judged_log_names_the_slow_process_and_keeps_its_verdict() -> None:
+    even, slow = (judge_nccl_text(text_of(10, 10, last, 10)) for last in (10, 14))
+    (line,) = (each for each in slow.lines if "WARNING" in each)
+    assert line.startswith("  WARNING stragglers: expected at most 1.5 times the mean")
+    assert "          process 2 (gpu03) took 40% more time" in slow.lines
+    assert (slow.verdict, slow.exit_code) == (even.verdict, even.exit_code)
+    assert even.warnings == ()
 
 
 def test_a_process_that_takes_longer_is_named_with_its_host() -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from statistics import median
 
 from components.acceptance.digest import digest_log, parse_deepspeed_log, parse_training_log
 from components.acceptance.evidence import Probe
 from components.acceptance.judge import workload_findings
 from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
-from components.acceptance.judge.nccl_findings import Expectation, judged_rows, show_bytes
+from components.acceptance.judge.nccl_findings import (
+    Expectation,
+    judged_rows,
+    show_bytes,
+    warn_stragglers,
+)
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     PerftestLink,
@@ -43,6 +49,8 @@ class LogVerdict:
     findings: tuple[Finding, ...]
     summary: str
     """The numbers of the log, one line."""
+    warnings: tuple[Finding, ...] = field(default=(), metadata={"omit_empty": True})
+    """They leave the verdict as it is."""
 
     @classmethod
     def of(cls, findings: Sequence[Finding], summary: str) -> LogVerdict:
@@ -55,10 +63,11 @@ class LogVerdict:
     def lines(self) -> tuple[str, ...]:
         """The report as text."""
         lines = [f"{self.verdict}: {self.summary}"]
-        for finding in self.findings:
+        for finding in (*self.findings, *self.warnings):
+            word = "warning" if finding in self.warnings else finding.verdict
             where = finding.subject.partition(", ")[2]
             name = f"{finding.check} of {where}" if where else finding.check
-            lines.append(f"  {finding.verdict.upper():7} {name}: {finding.text}")
+            lines.append(f"  {word.upper():7} {name}: {finding.text}")
             lines += [f"          {part}" for part in (finding.detail,) if part]
             if finding.verdict not in ("passed", "skipped") and finding.next_step:
                 lines.append(f"          next: {finding.next_step}")
@@ -90,7 +99,8 @@ def judge_nccl_text(
     ]
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     numbers = f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
-    return LogVerdict.of(findings, _why_no_numbers(findings) or numbers)
+    verdict = LogVerdict.of(findings, _why_no_numbers(findings) or numbers)
+    return replace(verdict, warnings=tuple(chain(*map(warn_stragglers, log.runs))))
 
 
 def _why_no_numbers(findings: list[Finding]) -> str:
