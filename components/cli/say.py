@@ -32,13 +32,14 @@ _COLOURS: Final = (
 
 def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
     """Print a text without control characters; `paint` colours a report on a terminal."""
-    shown = plain_text(text)
+    shown, file = plain_text(text), sys.stderr if err else sys.stdout
+    if file is None:  # closed by `>&-`: nothing is printed, as with `print`
+        return
     # A terminal shows colours, unless a variable says that it does not (no-color.org).
     no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    if paint and sys.stdout.isatty() and not no_colour:
+    if paint and file.isatty() and not no_colour:
         for words, colour in _COLOURS:
             shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
-    file = sys.stderr if err else sys.stdout
     try:
         file.write(f"{shown}\n" if nl else shown)
         file.flush()

@@ -56,6 +56,15 @@ def test_the_ssh_library_looks_for_no_other_one_with_a_compiler(tmp_path: Path) 
     assert not (tmp_path / "started").exists()
 
 
+def test_a_closed_standard_output_is_no_traceback() -> None:
+    code = "from components.cli.say import guard, say; guard(lambda: say('a report', paint=True))"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code],
+        stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_full_disk_behind_standard_output_is_no_traceback() -> None:
     code = "from components.cli.say import guard, say; guard(lambda: say('a report'))"
     with Path("/dev/full").open("w") as full:
