@@ -8,8 +8,7 @@ from typing import Final
 
 from components.core.settings import Impact
 from components.fabric.effects import TABLE, Row
-from components.hosts.keys.ask import KEYS
-from components.hosts.keys.table import HostKey, effect_of
+from components.hosts.keys.table import HostKey, all_keys, effect_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/effects.md"
 _RULE: Final = "|---"
@@ -67,7 +66,7 @@ def _exceptions(does: Impact) -> str:
 
 def _host_rows() -> Iterator[tuple[str, ...]]:
     alike: dict[tuple[str, str], list[str]] = {}
-    for row in KEYS:
+    for row in all_keys():
         if row.undo != "looked":
             key = str(effect_of(row)), _waits(row)
             alike.setdefault(key, []).append(f"`{row.pattern}`")

@@ -21,7 +21,6 @@ from components.core.difference import Effect
 from components.core.problem import Json
 from components.hosts.host_plan import plan_hosts
 from components.hosts.keys.ask import (
-    KEYS,
     expression,
     find_row,
     globs,
@@ -29,7 +28,7 @@ from components.hosts.keys.ask import (
     loads_driver,
     needs_boot,
 )
-from components.hosts.keys.table import HostKey, effect_of
+from components.hosts.keys.table import HostKey, all_keys, effect_of
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec
@@ -62,6 +61,7 @@ def settings_of(spec: ClusterSpec) -> dict[str, str]:
     return {key: value for state in states for key, value in state.values.items()}
 
 
+KEYS = all_keys()
 EXPRESSIONS = [re.compile(expression(row)) for row in KEYS]
 GLOBS = [[re.compile(translate(glob)) for glob in globs(row)] for row in KEYS]
 """As `fnmatchcase` compiles them; it keeps 256, and there are more."""

@@ -13,9 +13,8 @@ from functools import cache, lru_cache
 from typing import Final
 
 from components.hosts.keys import table
+from components.hosts.keys.table import all_keys
 
-KEYS: Final = (*table.SYSTEM_KEYS, *table.CARD_KEYS)
-"""All rows. No key matches two rows."""
 _CACHED: Final = 1 << 16
 """Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
 
@@ -36,7 +35,7 @@ def expression(row: table.HostKey) -> str:
 @cache
 def _any_key() -> re.Pattern[str]:
     # At first use: `check` of most files asks for no key, and compiling takes 8 ms.
-    return re.compile("|".join(f"({expression(row)})" for row in KEYS))
+    return re.compile("|".join(f"({expression(row)})" for row in all_keys()))
 
 
 _NO_SETTING: Final = table.HostKey("")
@@ -46,7 +45,7 @@ _NO_SETTING: Final = table.HostKey("")
 def find_row(key: str) -> table.HostKey:
     """The row of a key; one with no properties if the key is not in the table."""
     match = _any_key().fullmatch(key)
-    return KEYS[match.lastindex - 1] if match and match.lastindex else _NO_SETTING
+    return all_keys()[match.lastindex - 1] if match and match.lastindex else _NO_SETTING
 
 
 def needs_drain(key: str) -> bool:
@@ -99,7 +98,7 @@ def leftovers(settings: Mapping[str, str]) -> Leftovers:
     """Determine the things that the undo of these settings leaves."""
     rows = (find_row(key) for key, value in settings.items() if not is_idle(key, value))
     found = {row.pattern for row in rows if row.leaves}
-    left = [row for row in KEYS if row.pattern in found]
+    left = [row for row in all_keys() if row.pattern in found]
     return Leftovers(
         tuple(dict.fromkeys(row.leaves for row in left if not row.loads_at_start)),
         tuple(dict.fromkeys(row.leaves for row in left if row.loads_at_start)),
@@ -115,11 +114,13 @@ _LAST_RANK: Final = 71
 def keys_text() -> str:
     """All variables and functions, as shell text: with variables, scripts search many keys."""
     brings = {f"{begin}*": f"brings={module}" for begin, module in table.SYSCTL_MODULES.items()}
-    names = {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
+    names = {
+        _split(row)[-1].removeprefix("."): row.parameter for row in all_keys() if row.parameter
+    }
     parameters = {name: f"parameter={parameter}" for name, parameter in names.items()}
-    carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
+    carried = (row for row in all_keys() if row.part == "vfs" and row.undo != "looked")
     of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
-    rows = (enumerate(_split(row)) for row in KEYS if row.loads_at_start)
+    rows = (enumerate(_split(row)) for row in all_keys() if row.loads_at_start)
     # Extended regular expressions of grep.
     starts = "|".join(
         "".join("[^=]*" if at % 2 else part.replace(".", r"\.") for at, part in row) for row in rows
@@ -158,13 +159,15 @@ def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: s
 def _arms(command: Callable[[table.HostKey], str], *, whole: bool = False) -> dict[str, str]:
     """Group rows that share a command; with `whole`, name each key of a complete kind too."""
     groups: dict[str, list[table.HostKey]] = {}
-    for row in KEYS:
+    for row in all_keys():
         groups.setdefault(command(row), []).append(row)
     arms: dict[str, str] = {}
     for text, rows in groups.items():
         # Shell patterns, each once; one for a whole kind of keys if all its rows are here.
         lacks = (
-            {_kind(row) for row in KEYS if row not in rows} if not whole else {*map(_kind, KEYS)}
+            {_kind(row) for row in all_keys() if row not in rows}
+            if not whole
+            else {*map(_kind, all_keys())}
         )
         patterns = (
             pattern if pattern == _kind(row) or _kind(row) in lacks else f"{_kind(row)}*"

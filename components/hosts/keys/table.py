@@ -7,7 +7,8 @@ PF (`nic.<pci>.`), of its firmware, and of its VFs (`vf.<vf>.`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
@@ -145,18 +146,21 @@ a name, the dotted name of a kernel setting, a routing table, a NUMA node, a DSC
 traffic class."""
 
 
-def _read_rows(part: Literal["system", "card"]) -> tuple[HostKey, ...]:
+@cache
+def all_keys() -> tuple[HostKey, ...]:
+    """The rows of `table.yaml`, read at first use. `rank` is the order of work.
+
+    No key matches two rows.
+    """
     rows: list[dict[str, object]] = []
-    for group in read_table(__file__, "table")[part]:
+    tables: dict[str, list[dict[str, Any]]] = read_table(__file__, "table")
+    for group in (*tables["system"], *tables["card"]):
         shared = {key: value for key, value in group.items() if key not in {"begin", "rows"}}
         for key, row in group["rows"].items():
             rows.append({**shared, **row, "pattern": f"{group.get('begin', '')}{key}"})
     return TypeAdapter(tuple[HostKey, ...]).validate_python(rows)
 
 
-SYSTEM_KEYS: Final = _read_rows("system")
-CARD_KEYS: Final = _read_rows("card")
-"""The rows of `table.yaml`, by topic; `rank` is the order of work."""
 SYSCTL_MODULES: Final = {
     "net.bridge.": "br_netfilter",
     "net.netfilter.nf_conntrack_": "nf_conntrack",
