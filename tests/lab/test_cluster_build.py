@@ -58,7 +58,7 @@ def test_all_programs_are_built_in_one_call_each_under_its_name(
     for program in PROGRAMS:
         assert paths[program.name].read_text() == program.package
     [(words, gogc)] = read(calls)
-    assert gogc == "400"
+    assert gogc == "off"
     assert "-gcflags=all=-dwarf=false" in words
     for program in PROGRAMS:
         assert f"-ldflags={program.package}=-s -w {program.stamp}".strip() in words
