@@ -59,7 +59,7 @@ def test_all_programs_are_built_in_one_call_each_under_its_name(
         assert paths[program.name].read_text() == program.package
     [(words, gogc)] = read(calls)
     assert gogc == "off"
-    assert "-gcflags=all=-dwarf=false" in words
+    assert "-gcflags=all=-dwarf=false -l" in words
     for program in PROGRAMS:
         assert f"-ldflags={program.package}=-s -w {program.stamp}".strip() in words
 
