@@ -172,8 +172,7 @@ def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
 
 
 NEIGHBOR: Final = (
-    'sudo sonic-cfggen -a \'{"BGP_NEIGHBOR":{"default|Ethernet232":{"asn":"65001","bfd":"true"}}}\''
-    " --write-to-db"
+    'sudo sonic-cfggen -a \'{"BGP_NEIGHBOR":{"default|Ethernet232":%s}}\' --write-to-db'
 )
 UNNUMBERED: Final = Pieces(
     split=False, routed="unnumbered", bfd=True, queues=False, mode="lossy_ecn", spreading=True,
@@ -181,9 +180,12 @@ UNNUMBERED: Final = Pieces(
 )  # fmt: skip
 
 
-def test_a_neighbor_of_before_comes_back_wherever_an_undo_of_sonic_breaks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", ['{"asn":"65001","bfd":"true"}', '{"peer_type":"internal"}'])
+def test_a_neighbor_of_before_comes_back_wherever_an_undo_of_sonic_breaks(
+    tmp_path: Path, row: str
+) -> None:
     room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
-    disturb(room, [NEIGHBOR])
+    disturb(room, [NEIGHBOR % row])
     first = room.switch.snapshot()
     room.record()
     room.apply()

@@ -266,8 +266,8 @@ def _entries(bgp: BgpState, up: str) -> _Entries:
 def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
     """Keep entries as wanted, restore recorded ones as wanted, and write the rest ourselves.
 
-    A blank number does not describe the row. If the row lost its recorded AS number, an undo ended
-    half-way; a row that its owner changed since has a number.
+    A blank number does not describe the row. If the row lost its recorded AS number or type, an
+    undo ended half-way; a row that its owner changed since has a number.
     """
     was, wanted, recorded = ways
     for name in was.keys() - wanted.keys():
@@ -281,7 +281,8 @@ def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
         for row, own in rows.items():
             known = _KNOWN[row.partition("|")[0]]
             had, has = before.get(row, {}), aim.get(row, {})
-            half_way = not kind[0] and "asn" in had and "asn" not in has
+            lost = any(key in had and had[key] != has.get(key) for key in ("asn", "peer_type"))
+            half_way = not kind[0] and "asn" not in has and lost
             if is_there and not half_way:
                 continue
             kept = {k: v for k, v in before.get(row, {}).items() if k in known} if back else own
