@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.workload_findings import below_siblings, judge_node
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.node import MARK, NodeLog, parse_node_log
+from components.jobs.environment import job_script
 
 RECORDED = Path(__file__).with_name("recorded") / "node"
 GOOD = (RECORDED / "node_burn.log").read_text()
@@ -322,3 +324,36 @@ def test_broken_json_is_said_and_fails_nothing_by_itself(text: str) -> None:
     rows = _rows(GOOD.replace("railyard-node: absent dcgmi\n", block))
     assert "dcgm" not in rows
     assert rows["gpu texts"][0] == "skipped"
+
+
+FAKES = {
+    "sleep": "exit 0",
+    "nvidia-smi": "echo 0, 00000000:06:00.0",
+    # The load ends when the first look during it begins, and this look ends later.
+    "sed": """
+read -r line
+[ "$line" != "begin load" ] || { : >"$SEEN"; /bin/sleep 0.3; }
+printf '%s\\n' "$line" | /bin/sed "$@"
+""",
+}
+
+
+def test_a_look_that_the_end_of_the_load_meets_is_whole(tmp_path: Path) -> None:
+    for name, text in FAKES.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
+        (tmp_path / name).chmod(0o755)
+    said = subprocess.run(
+        ["/bin/sh", "-c", job_script("node_health")],
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "SEEN": str(tmp_path / "seen"),
+            "load": 'while [ ! -e "$SEEN" ]; do :; done',
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+    looks = [said[number + 1] for number, line in enumerate(said) if line.endswith("begin load")]
+    assert looks
+    assert {look.removeprefix(MARK).partition(",")[0] for look in looks} == {"gpu 0"}

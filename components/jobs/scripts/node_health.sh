@@ -38,8 +38,10 @@ fi
 code=0
 if [ -n "$load" ]; then
   (
-    trap 'exit 0' TERM
-    while sleep 2; do look load; done
+    # A look that has begun ends: without its GPUs it would count none.
+    over=
+    trap 'over=1' TERM
+    while sleep 2 && [ -z "$over" ]; do look load; done
   ) &
   sampler=$!
   sh -c "$load"
