@@ -65,6 +65,13 @@ from components.remote.step import Endpoint
 
 ADAPTERS: Final = "adapters"
 """Placeholder for all InfiniBand adapters of a host, because their names are unknown beforehand."""
+_ORDER: Final = get_args(HopRole)
+OWNER: Final = "railyard-watch"
+"""Name of the objects, and the beginning of their resources' names."""
+MOST_BYTES: Final = 1_000_000
+"""Of a site in a ConfigMap: the API refuses more than 1 MiB (core/validation, MaxSecretSize)."""
+_CLASSES: Final = "scheduling.k8s.io"
+_GROUPS: Final = {"Namespace": 0, "CronJob": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +326,6 @@ def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
     return found
 
 
-_ORDER: Final = get_args(HopRole)
-
-
 def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) -> list[HopPlan]:
     direction = f"{sender.name} -> {receiver.name}"
     places: Way = []
@@ -365,14 +369,6 @@ def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
             if host.nics and host.ssh is not None
         ),
     )
-
-
-OWNER: Final = "railyard-watch"
-"""Name of the objects, and the beginning of their resources' names."""
-MOST_BYTES: Final = 1_000_000
-"""Of a site in a ConfigMap: the API refuses more than 1 MiB (core/validation, MaxSecretSize)."""
-_CLASSES: Final = "scheduling.k8s.io"
-_GROUPS: Final = {"Namespace": 0, "CronJob": 3}
 
 
 def plan_watch(

@@ -29,6 +29,8 @@ from components.artefacts.web import FetchError, WrongContentError, download
 from components.core.errors import RailyardError, SpecError, UnreachableError
 from components.model.cluster import ClusterSpec
 
+_NAME: Final = "org.opencontainers.image.ref.name"
+
 
 def fetch_ahead(reach: Reach, lock: Lock) -> None:
     """Fetch the lock's charts, and the files that this machine sends to hosts.
@@ -99,9 +101,6 @@ def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
     if found != digest:
         raise WrongContentError(artefact.address, *naming.wrong_checksum(found, digest))
     _write_whole(target, body)
-
-
-_NAME: Final = "org.opencontainers.image.ref.name"
 
 
 def gather(

@@ -23,6 +23,7 @@ Where = Literal["hosts", "cluster", "here"]
 K3sFile = Literal["binary", "images"]
 K3S_SCRIPT: Final = "k3s-install-script"
 K3S_POLICY: Final = "k3s-selinux"
+_FIRMWARE: Final = "nic-configuration-operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,6 @@ def _drivers(spec: ClusterSpec) -> Iterator[Artefact]:
             url, key, place = repository.url, repository.key_sha256, (*path, "repository", "url")
             name = f"driver repository {url}"
             yield Artefact(name, "repository", url, version, "hosts", place, key)
-
-
-_FIRMWARE: Final = "nic-configuration-operator"
 
 
 def charts_by_release(spec: ClusterSpec) -> dict[str, tuple[ByChart, ChartSource, SpecPath]]:

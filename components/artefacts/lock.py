@@ -33,6 +33,7 @@ _HEAD: Final = (
     "# Written by `railyard pin`: the exact files, charts and images of the site next to it.\n"
     "# Commit it with the site; `railyard pin SITE --update NAME` takes what upstream serves now.\n"
 )
+INDEX: Final = "bundle.json"
 
 
 class Entry(Frozen):
@@ -171,9 +172,6 @@ def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-INDEX: Final = "bundle.json"
 
 
 @dataclass(frozen=True, slots=True)

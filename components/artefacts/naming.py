@@ -17,6 +17,21 @@ from urllib.parse import urlsplit
 from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.sources import Mirror, Registry, Sources
 
+_OFFICIAL: Final = "library"
+"""Docker Hub keeps images without a user here (distribution/reference, normalize.go)."""
+INDEXES: Final = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+HOST_FILES: Final = "/var/lib/railyard/files"
+"""Folder on a host for the files that this machine sends, each in a folder named by its SHA-256."""
+LOCAL_FILES: Final = Path(".railyard") / "files"
+"""Folder next to the program for files to send, each named by its SHA-256."""
+
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file."""
@@ -30,10 +45,6 @@ def wrong_checksum(found: str, wanted: str) -> tuple[str, str]:
         f"its checksum is {found}, want {wanted}; it was not used",
         "if upstream replaced it for a good reason, take it with `railyard pin SITE --update NAME`",
     )
-
-
-_OFFICIAL: Final = "library"
-"""Docker Hub keeps images without a user here (distribution/reference, normalize.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +90,6 @@ def parse_image(name: str) -> ImageReference:
     return ImageReference(registry, repository, tag, digest)
 
 
-INDEXES: Final = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-MANIFESTS: Final = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One manifest, or list of manifests, byte for byte as the registry serves it."""
@@ -119,12 +120,6 @@ class Manifest:
         for each in (data.get("config"), *data.get("layers", [])):
             if each is not None:
                 yield each["digest"], int(each["size"])
-
-
-HOST_FILES: Final = "/var/lib/railyard/files"
-"""Folder on a host for the files that this machine sends, each in a folder named by its SHA-256."""
-LOCAL_FILES: Final = Path(".railyard") / "files"
-"""Folder next to the program for files to send, each named by its SHA-256."""
 
 
 def mirrored(address: str, mirror: Mirror | None) -> str:

@@ -47,6 +47,10 @@ The tags of nvidia/driver in NGC's catalogue show this; without that part they n
 """
 _DEEPEST: Final = 6
 """Levels of values to search for images; NVIDIA's charts use four."""
+AT_ONCE: Final = 8
+"""Connections at a time: with more, public registries begin to refuse."""
+NOT_FOUND: Final = 404
+State = Literal["pinned", "unchanged", "changed", "failed", "in the site", "on the hosts"]
 
 
 def find_in_index(source: ChartSource, access: Access, at: str) -> tuple[str, str]:
@@ -164,11 +168,6 @@ def _mapping(text: bytes) -> ChartValues:
     return cast("ChartValues", found) if isinstance(found, dict) else {}
 
 
-AT_ONCE: Final = 8
-"""Connections at a time: with more, public registries begin to refuse."""
-NOT_FOUND: Final = 404
-
-
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How this machine reaches a site's sources."""
@@ -221,9 +220,6 @@ class Reach:
         if login is None:
             return None
         return Login(login.user, self.secrets.get(login.password.name, ""))
-
-
-State = Literal["pinned", "unchanged", "changed", "failed", "in the site", "on the hosts"]
 
 
 @dataclass(frozen=True, slots=True)

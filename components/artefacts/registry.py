@@ -20,6 +20,14 @@ from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Mani
 from components.model.jobs import DOCKER_HUB
 
 _HUB_LOGIN: Final = "index.docker.io"
+_HUB: Final = "registry-1.docker.io"
+"""Address of Docker Hub's registry, which differs from the name in its images."""
+HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+_NEXT_PAGE: Final = re.compile(r'<([^>]+)>;\s*rel="?next')
+_UNAUTHORISED: Final = 401
+_NOT_FOUND: Final = 404
+_CREATED: Final = 201
 
 
 def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, web.Login]:
@@ -41,16 +49,6 @@ def _host(name: str) -> str:
     """Docker Hub's entry is the address of an older API: `https://index.docker.io/v1/`."""
     host = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
     return _HUB_LOGIN if host.endswith("docker.io") else host
-
-
-_HUB: Final = "registry-1.docker.io"
-"""Address of Docker Hub's registry, which differs from the name in its images."""
-HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
-_NEXT_PAGE: Final = re.compile(r'<([^>]+)>;\s*rel="?next')
-_UNAUTHORISED: Final = 401
-_NOT_FOUND: Final = 404
-_CREATED: Final = 201
 
 
 def api_of(registry: str, *, insecure: bool) -> str:

@@ -25,6 +25,18 @@ CardName = Literal[
     "ConnectX-9",
 ]
 """What `hosts[].nics[].model` may be."""
+IB_PORTS: Final = 2
+"""Ports of the largest card that can be InfiniBand; cards with more are Ethernet alone."""
+_Makers = dict[str, str]
+"""Maker to the expression of its names."""
+_NICS: Final = typed_table(_Makers, __file__, "nics")
+_GPUS: Final = typed_table(_Makers, __file__, "gpus")
+_SOFTWARE: Final = typed_table(_Makers, __file__, "software")
+_PREFIXES: Final = typed_table(dict[str, str], __file__, "prefixes")
+"""Prefix of extended resources to the maker."""
+_WORD: Final = re.compile(r"[\s_/(),]+")
+UNPLANNED: Final = typed_table(tuple[tuple[str, str, str], ...], __file__, "unplanned")
+"""Expression of names, why it is not planned, and what to do; sources.md#switch-models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +82,6 @@ def find_card(name: str) -> CardModel | None:
     return next((card for card in _MODELS if card.name == name), None)
 
 
-IB_PORTS: Final = 2
-"""Ports of the largest card that can be InfiniBand; cards with more are Ethernet alone."""
-
-
-_Makers = dict[str, str]
-"""Maker to the expression of its names."""
-_NICS: Final = typed_table(_Makers, __file__, "nics")
-_GPUS: Final = typed_table(_Makers, __file__, "gpus")
-_SOFTWARE: Final = typed_table(_Makers, __file__, "software")
-_PREFIXES: Final = typed_table(dict[str, str], __file__, "prefixes")
-"""Prefix of extended resources to the maker."""
-_WORD: Final = re.compile(r"[\s_/(),]+")
-
-
 def nic_vendor(model: str) -> str | None:
     """The maker of another vendor's card, by its name; None if no other maker is known for it."""
     return _maker(model, _NICS)
@@ -111,10 +109,6 @@ def _maker(name: str, table: Mapping[str, str]) -> str | None:
         if any(re.fullmatch(form, word, re.IGNORECASE) for word in words):
             return vendor
     return None
-
-
-UNPLANNED: Final = typed_table(tuple[tuple[str, str, str], ...], __file__, "unplanned")
-"""Expression of names, why it is not planned, and what to do; sources.md#switch-models."""
 
 
 def why_unplanned(name: str) -> tuple[str, str] | None:

@@ -17,45 +17,11 @@ from pydantic import AfterValidator
 from components.catalogue import upstream
 from components.core.templates import typed_table
 
-
-@dataclass(frozen=True, slots=True)
-class CniPaths:
-    """Two folders of every node."""
-
-    net_d: str = "/etc/cni/net.d"
-    """CNI configurations."""
-    bin: str = "/opt/cni/bin"
-    """CNI programs."""
-
-    @property
-    def whereabouts_config(self) -> str:
-        """The configuration that whereabouts writes for its own program."""
-        return f"{self.net_d}/whereabouts.d/whereabouts.conf"
-
-
-UPSTREAM: Final = CniPaths()
-"""The defaults of containerd and CRI-O, which most distributions keep."""
-DISTRIBUTIONS: Final = typed_table(dict[str, CniPaths], __file__, "distributions")
 FIRST_K3S: Final = {(1, 28): 15, (1, 29): 10, (1, 30): 6, (1, 31): 2}
 """Minor of Kubernetes to its first patch whose K3s has the folder above; every later minor has it.
 docs.k3s.io, "Multus and IPAM plugins". Older K3s has its programs in `data/current/bin`, a link
 that every upgrade moves: programs that a pod installed there are lost with the next one."""
 _SUFFIX: Final = re.compile(r"\+(k3s|rke2|k0s)")
-
-
-def distribution_of(version: str) -> str | None:
-    """The distribution that a version tells by its suffix: `v1.36.3+k3s1`; None: it tells none."""
-    found = _SUFFIX.search(version)
-    return found[1] if found else None
-
-
-if TYPE_CHECKING:
-    Distribution = str
-else:
-    Distribution = Literal[tuple(DISTRIBUTIONS)]
-"""The type of `kubernetes.distribution`."""
-
-
 Part = Literal[
     "multus",
     "attachments",
@@ -75,6 +41,39 @@ Part = Literal[
     "trainer",
 ]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class CniPaths:
+    """Two folders of every node."""
+
+    net_d: str = "/etc/cni/net.d"
+    """CNI configurations."""
+    bin: str = "/opt/cni/bin"
+    """CNI programs."""
+
+    @property
+    def whereabouts_config(self) -> str:
+        """The configuration that whereabouts writes for its own program."""
+        return f"{self.net_d}/whereabouts.d/whereabouts.conf"
+
+
+UPSTREAM: Final = CniPaths()
+"""The defaults of containerd and CRI-O, which most distributions keep."""
+DISTRIBUTIONS: Final = typed_table(dict[str, CniPaths], __file__, "distributions")
+
+
+def distribution_of(version: str) -> str | None:
+    """The distribution that a version tells by its suffix: `v1.36.3+k3s1`; None: it tells none."""
+    found = _SUFFIX.search(version)
+    return found[1] if found else None
+
+
+if TYPE_CHECKING:
+    Distribution = str
+else:
+    Distribution = Literal[tuple(DISTRIBUTIONS)]
+"""The type of `kubernetes.distribution`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ _RELEASE: Final = re.compile(
     r"(?P<major>\d{1,2})\.(?P<minor>\d)(?:\.(?P<patch>\d))?(?:U(?P<update>\d)[a-z]?)?"
 )
 AtsSupport = Literal["absent", "other_option", "off_by_default", "on_by_default"]
+_CPU: Final = re.compile(r"(c1a|c2a|s1a)\.[1-9][0-9]*x")
+"""CPU types, `docs.crusoecloud.com` compute/virtual-machines/overview."""
+_TOPOLOGY_FOLDER: Final = "/etc/crusoe/nccl_topo"
+"""Folder of the images, networking/infiniband/managing-infiniband-networks of the same site."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,12 +55,6 @@ def parse_release(text: str) -> EsxiRelease | None:
         return None
     update = int(found["update"] or found["patch"] or 0)
     return EsxiRelease(int(found["major"]), int(found["minor"]), update)
-
-
-_CPU: Final = re.compile(r"(c1a|c2a|s1a)\.[1-9][0-9]*x")
-"""CPU types, `docs.crusoecloud.com` compute/virtual-machines/overview."""
-_TOPOLOGY_FOLDER: Final = "/etc/crusoe/nccl_topo"
-"""Folder of the images, networking/infiniband/managing-infiniband-networks of the same site."""
 
 
 @dataclass(frozen=True, slots=True)

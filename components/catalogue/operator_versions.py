@@ -42,6 +42,33 @@ SYSTEMS: Final = typed_table(dict[str, tuple[str, ...]], __file__, "systems")
 
 That the host's packages are for the same ones is inferred, so it is a warning and refuses nothing.
 """
+AS_OF: Final = date(2026, 11, 29)
+"""When the catalogue was last compared with its sources: change it with every such comparison."""
+STALE_DAYS: Final = 90
+"""After so many days a new line of each operator is due: NVIDIA makes one every three months."""
+_NUMBERS = re.compile(r"\d+")
+_K3S = re.compile(r"^v(\d+)\.(\d+)\.(\d+)\+k3s(\d+)$")
+GPU_DRIVER_LEAST: Final = typed_table(dict[str, int], __file__, "gpu_driver_least")
+"""GPU operator line to the oldest driver branch that its component matrix lists.
+
+The matrix is that of the driver container; that it holds for a driver of the host is inferred, so
+it is a warning.
+"""
+NEWER: Final = typed_table(dict[str, tuple[str, str]], __file__, "newer")
+"""The newest release of each component in a public source, and why no set has it."""
+MPI_OPERATOR: Final = "v0.8.2"
+"""The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.
+
+It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.mod).
+"""
+_NRI: Final = typed_table(
+    dict[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]], __file__, "nri"
+)
+"""Runtime to the first release of each range with which the GPU operator's toolkit works through
+NRI, and the first beyond it."""
+CONTAINERD: Final = typed_table(dict[str, dict[str, str]], __file__, "containerd")
+"""Installer to the containerd that its releases bring from each on; later ones bring no older one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +118,6 @@ def gpu_branch(version: str) -> int | None:
     return int(head) if head.isdigit() else None
 
 
-AS_OF: Final = date(2026, 11, 29)
-"""When the catalogue was last compared with its sources: change it with every such comparison."""
-STALE_DAYS: Final = 90
-"""After so many days a new line of each operator is due: NVIDIA makes one every three months."""
-
-_NUMBERS = re.compile(r"\d+")
-_K3S = re.compile(r"^v(\d+)\.(\d+)\.(\d+)\+k3s(\d+)$")
-
-
 @dataclass(frozen=True, slots=True)
 class KubernetesRange:
     """The Kubernetes minors that one release line of a component works with."""
@@ -129,29 +147,6 @@ GPU_OPERATOR: Final = typed_table(_Ranges, __file__, "gpu_operator")
 NETWORK_OPERATOR: Final = typed_table(_Ranges, __file__, "network_operator")
 GPU_DEVICE_PLUGIN: Final = typed_table(_Ranges, __file__, "gpu_device_plugin")
 """Newest line first."""
-GPU_DRIVER_LEAST: Final = typed_table(dict[str, int], __file__, "gpu_driver_least")
-"""GPU operator line to the oldest driver branch that its component matrix lists.
-
-The matrix is that of the driver container; that it holds for a driver of the host is inferred, so
-it is a warning.
-"""
-NEWER: Final = typed_table(dict[str, tuple[str, str]], __file__, "newer")
-"""The newest release of each component in a public source, and why no set has it."""
-MPI_OPERATOR: Final = "v0.8.2"
-"""The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.
-
-It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.mod).
-"""
-
-
-_NRI: Final = typed_table(
-    dict[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]], __file__, "nri"
-)
-"""Runtime to the first release of each range with which the GPU operator's toolkit works through
-NRI, and the first beyond it."""
-CONTAINERD: Final = typed_table(dict[str, dict[str, str]], __file__, "containerd")
-"""Installer to the containerd that its releases bring from each on; later ones bring no older one.
-"""
 
 
 def containerd_of(installer: str, release: str) -> str | None:

@@ -69,6 +69,13 @@ PROBE_DRIVERS_SINCE: Final = 575
 """Older branches of the GPU driver that start this image (`PROBE_DRIVERS`), and the first branch
 with its CUDA: `NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes of CUDA 12.9
 (575.51.03)."""
+K3S_SELINUX: Final = (
+    "https://github.com/k3s-io/k3s-selinux/releases/download/v1.6.stable.1/"
+    "k3s-selinux-1.6-1.el9.noarch.rpm"
+)
+"""K3s' SELinux policy for RHEL 9 and its rebuilds, which preflight proposes. With
+INSTALL_K3S_SKIP_DOWNLOAD, K3s' install.sh does not install it: up to v1.28.3 it ends ("Failed to
+find the k3s-selinux policy", k3s-io/k3s#8810), later releases go on without it (#8703)."""
 
 
 def k3s_file(version: str, name: str) -> str:
@@ -111,11 +118,3 @@ SOURCES: Final = (
     ),
 )
 """Tags and commits as their repositories show them."""
-
-K3S_SELINUX: Final = (
-    "https://github.com/k3s-io/k3s-selinux/releases/download/v1.6.stable.1/"
-    "k3s-selinux-1.6-1.el9.noarch.rpm"
-)
-"""K3s' SELinux policy for RHEL 9 and its rebuilds, which preflight proposes. With
-INSTALL_K3S_SKIP_DOWNLOAD, K3s' install.sh does not install it: up to v1.28.3 it ends ("Failed to
-find the k3s-selinux policy", k3s-io/k3s#8810), later releases go on without it (#8703)."""

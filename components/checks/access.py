@@ -28,6 +28,10 @@ from components.reading.wording import did_you_mean
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
 """Ends of the keys in the examples, which no real device has."""
+_ASKED: Final = typed_table(dict[str, str], __file__, "asked")
+"""Key below `host_defaults` to its words; a group can set the first five."""
+_OF_NICS: Final = typed_table(dict[str, str], __file__, "of_nics")
+"""Key of a card to its words."""
 
 
 def _logins(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, Here]]:
@@ -187,12 +191,6 @@ def check_proxy(spec: ClusterSpec) -> Findings:
         what = "images are pulled by Docker, whose daemon does not know of the proxy."
         fix = "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site."
         yield Finding(what, where, fix, "warning")
-
-
-_ASKED: Final = typed_table(dict[str, str], __file__, "asked")
-"""Key below `host_defaults` to its words; a group can set the first five."""
-_OF_NICS: Final = typed_table(dict[str, str], __file__, "of_nics")
-"""Key of a card to its words."""
 
 
 def _asks(key: str, value: object) -> bool:

@@ -36,6 +36,11 @@ _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
 _NEVER: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")))
 """Loopback, and multicast with the reserved range above it (RFC 6890 and RFC 5771)."""
+_OF_SSH: Final = ("ssh", "address")
+_NO_MACHINES: Final = 31
+"""Prefix length of a subnet with only a network and a broadcast address."""
+_KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
+"""Names that the kernel itself gives out, in the order in which devices come up."""
 
 
 def as_ipv4(text: str) -> IPv4Address | None:
@@ -104,9 +109,6 @@ def check_duplicate_address(spec: ClusterSpec) -> Findings:
             what = f"{other} and {name} have the same address: {address}."
             shown = address.partition(" ")[0]
             yield Finding(what, (at(path, shown), at(there, shown)), "correct one of the two.")
-
-
-_OF_SSH: Final = ("ssh", "address")
 
 
 class _Net(NamedTuple):
@@ -253,10 +255,6 @@ def check_cluster_networks(spec: ClusterSpec) -> Findings:
             yield Finding(what, (each.place,), "choose a larger one; each node takes a /24.")
 
 
-_NO_MACHINES: Final = 31
-"""Prefix length of a subnet with only a network and a broadcast address."""
-
-
 def _at_subnet(r: int, subnet: RailSubnet) -> Place:
     key: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
     return at(("rails", r, *key), subnet.network)
@@ -334,10 +332,6 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
         if rail.name not in used:
             what = f"{rail.name} lacks NICs: a job that asks for its resource waits for ever."
             yield Finding(what, here("name"), "add the NICs or remove the rail.")
-
-
-_KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
-"""Names that the kernel itself gives out, in the order in which devices come up."""
 
 
 def check_rail_names(spec: ClusterSpec) -> Findings:

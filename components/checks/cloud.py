@@ -30,6 +30,10 @@ _RESERVED: Final = 6
 _POOLS: Final = "environment.instances.pools.*"
 _HOSTS: Final = "environment.hypervisors.*"
 _MACHINES: Final = f"{_HOSTS}.vms.*"
+_NO_FIPS: Final = "ssh-ed25519"
+_WHOLE_CARD: Final = ":00.0"
+"""End of a card's PCI address: the one device of its bus, function 0 (PCIe base spec.)."""
+_DISTINCT: Final = "give each hypervisor a different name and address."
 
 
 def check_vm_host(spec: ClusterSpec) -> Findings:
@@ -237,11 +241,6 @@ def check_topology_file(spec: ClusterSpec) -> Findings:
             yield Finding(what, where, fix, severity)
 
 
-_NO_FIPS: Final = "ssh-ed25519"
-_WHOLE_CARD: Final = ":00.0"
-"""End of a card's PCI address: the one device of its bus, function 0 (PCIe base spec.)."""
-
-
 def check_esxi_release(spec: ClusterSpec) -> Findings:
     """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
@@ -289,9 +288,6 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
                 what = f"the virtual machine {host.name} takes one of each, but has {count} {key}."
                 fix = f"write the one device in hosts[].{key}; vms[] takes one GPU and one card."
                 yield Finding(what, (at((*here.path, key), count),), fix)
-
-
-_DISTINCT: Final = "give each hypervisor a different name and address."
 
 
 def check_hypervisor_name(spec: ClusterSpec) -> Findings:

@@ -20,6 +20,11 @@ from components.model.cards import DriverPackage, Firmware, HcaPf, HostQos, vers
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 
+_FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
+"""Kind to the suffixes of the packages that NVIDIA offers."""
+_AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
+"""Cards that came after the last MLNX_OFED."""
+
 
 def check_nic_speed(spec: ClusterSpec) -> Findings:
     """No NIC is faster than the fastest port of its card's model.
@@ -161,12 +166,6 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
             what = "the hosts are virtual machines, but ATS of their cards is off."
             fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
             yield Finding(what, where, fix, "warning")
-
-
-_FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
-"""Kind to the suffixes of the packages that NVIDIA offers."""
-_AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
-"""Cards that came after the last MLNX_OFED."""
 
 
 def check_driver_package(spec: ClusterSpec) -> Findings:

@@ -18,6 +18,34 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, HostGroup
 from components.model.owners import gpu_driver_owner, gpu_paths, runs_docker, toolkit_owner
 
+_TWO: Final = 2
+_OLD_CODING: Final = 0.8
+"""Data bits of ten on a link of PCIe generation 1 or 2 (8b/10b, PCI Express Base 2.0)."""
+_CODING: Final = 128 / 130
+"""Data bits on a link from generation 3 on (128b/130b, PCI Express Base 3.0)."""
+_OLD_GT_S: Final = 5.0
+"""The highest speed with the old coding."""
+_SHARING: Final = ("timeSlicing", "mps")
+"""Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""
+_MIG_OFF: Final = frozenset({"", "none", "single"})
+"""Strategies with which a whole GPU is `nvidia.com/gpu`; `single` is the GPU operator's default,
+and does nothing while no GPU is in MIG mode."""
+_MIG_LAYOUT: Final = ("migManager", "config", "default")
+_ALL_OFF: Final = "all-disabled"
+_KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "gpu-operator": (("mig", "strategy"), ("devicePlugin", "config")),
+    "nvidia-device-plugin": (("migStrategy",), ("config",)),
+}
+"""Chart to the keys of its MIG strategy, and of the device plugin's configuration."""
+_SLICED: Final = (
+    "a node then counts a GPU several times, but NCCL refuses two ranks on one GPU "
+    '("Duplicate GPU detected")'
+)
+_CUT: Final = (
+    "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
+)
+_WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
+
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:
     """GPUDirect RDMA is on if the site has GPUs.
@@ -173,15 +201,6 @@ def _why_not_nv_peer_mem(
     return None
 
 
-_TWO: Final = 2
-_OLD_CODING: Final = 0.8
-"""Data bits of ten on a link of PCIe generation 1 or 2 (8b/10b, PCI Express Base 2.0)."""
-_CODING: Final = 128 / 130
-"""Data bits on a link from generation 3 on (128b/130b, PCI Express Base 3.0)."""
-_OLD_GT_S: Final = 5.0
-"""The highest speed with the old coding."""
-
-
 def check_gpu_path(spec: ClusterSpec) -> Findings:
     """A GPU and the card that it sends through are on one NUMA node, best below one switch chip.
 
@@ -236,28 +255,6 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
             where = nic.at("link_width", "link_gt_s", "speed_gbit_s")
             fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
             yield Finding(what, where, fix, "warning")
-
-
-_SHARING: Final = ("timeSlicing", "mps")
-"""Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""
-_MIG_OFF: Final = frozenset({"", "none", "single"})
-"""Strategies with which a whole GPU is `nvidia.com/gpu`; `single` is the GPU operator's default,
-and does nothing while no GPU is in MIG mode."""
-_MIG_LAYOUT: Final = ("migManager", "config", "default")
-_ALL_OFF: Final = "all-disabled"
-_KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "gpu-operator": (("mig", "strategy"), ("devicePlugin", "config")),
-    "nvidia-device-plugin": (("migStrategy",), ("config",)),
-}
-"""Chart to the keys of its MIG strategy, and of the device plugin's configuration."""
-_SLICED: Final = (
-    "a node then counts a GPU several times, but NCCL refuses two ranks on one GPU "
-    '("Duplicate GPU detected")'
-)
-_CUT: Final = (
-    "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
-)
-_WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
 
 
 def check_gpu_sharing(spec: ClusterSpec) -> Findings:

@@ -21,6 +21,13 @@ from components.model.once import once
 from components.model.places import list_ib_switches
 from components.reading.wording import did_you_mean
 
+_MOST: Final = 0.9
+_FEW: Final = 0.05
+"""opensm's own thresholds: a root has more than 90 % of all HCAs at one distance, and at no other
+distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` asks it)."""
+_KEY_TABLE: Final = 128
+"""Entries in the key table of a ConnectX port, including one for Default (sources.md)."""
+
 
 def check_switch_transport(spec: ClusterSpec) -> Findings:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
@@ -167,12 +174,6 @@ def _ethernet_settings(spec: ClusterSpec) -> Findings:
                 yield Finding(what, where, f"remove {key}.")
 
 
-_MOST: Final = 0.9
-_FEW: Final = 0.05
-"""opensm's own thresholds: a root has more than 90 % of all HCAs at one distance, and at no other
-distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` asks it)."""
-
-
 def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between InfiniBand switches is named by the other end.
 
@@ -258,10 +259,6 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
             distance |= dict.fromkeys(edge, max(distance.values()) + 1)
         found[start] = distance
     return found
-
-
-_KEY_TABLE: Final = 128
-"""Entries in the key table of a ConnectX port, including one for Default (sources.md)."""
 
 
 def _partitions(spec: ClusterSpec) -> Iterator[tuple[IbPartition, Here]]:

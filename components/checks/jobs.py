@@ -43,6 +43,8 @@ _DECIDED: Final[Mapping[str, str]] = {
 }
 """Variables that a job's pod sets when it starts, and their values."""
 _PXN_OFF: Final = "NCCL_PXN_DISABLE"
+_SHARED_MODE: Final = "ReadWriteMany"
+_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 
 
 def check_job_environment(spec: ClusterSpec) -> Findings:
@@ -124,9 +126,6 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
             yield Finding(
                 what, where, "write ports: drain, or give the hosts a link to another leaf."
             )
-
-
-_SHARED_MODE: Final = "ReadWriteMany"
 
 
 @needs("roles")
@@ -300,9 +299,6 @@ def check_own_pods(spec: ClusterSpec) -> Findings:
     if not pod_attachment(spec).resources:
         what = "own_pods.admission is true, but the pod network publishes no resource to match."
         yield Finding(what, places(spec, "jobs.own_pods.admission", "pod_network.mode"), fix)
-
-
-_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 
 
 def check_watch_cluster(spec: ClusterSpec) -> Findings:

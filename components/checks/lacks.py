@@ -34,6 +34,10 @@ ADAPTIVE_ASIC = "Spectrum-4"
 ADAPTIVE_GBIT_S = 400
 """Cumulus Linux guide, page "Equal Cost Multipath Load Sharing", Adaptive Routing."""
 _ALL = 100
+_DEFAULT_VLAN: Final = 1
+"""The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
+ALLOWED: Final = "allow-interruptions"
+_KEEP = "give the switch its management port, or another port and VLAN for the session."
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +217,6 @@ def _find(spec: ClusterSpec, topic: _Topic) -> Findings:
 RULES: Final = tuple(
     Rule(partial(_find, topic=topic), name, topic.text.strip()) for name, topic in _TOPICS.items()
 )
-_DEFAULT_VLAN: Final = 1
-"""The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:
@@ -255,9 +257,6 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
         what = f"switch.{name} cannot be repaired on {switch.name}: {why}."
         where = (at(("guards", "switch", name), "repair"), *places(spec, f"switches.{s}.os"))
         yield Finding(what, where, f"write guards.switch.{name}: warn, or refuse")
-
-
-ALLOWED: Final = "allow-interruptions"
 
 
 def check_exec_system(spec: ClusterSpec) -> Findings:
@@ -320,9 +319,6 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
             what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
             fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only "
             yield Finding(what, here("executor", "exec_disruptive"), f"{fix}changes.")
-
-
-_KEEP = "give the switch its management port, or another port and VLAN for the session."
 
 
 def check_management_port(spec: ClusterSpec) -> Findings:

@@ -17,6 +17,18 @@ from components.model.fabric import Switch
 from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
+ALWAYS_RS_GBIT_S: Final = 200
+"""200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800
+Gbit/s has it too (802.3df)."""
+PAM4_LANE_GBIT_S: Final = 50
+"""Lanes that carry two bits a symbol have Reed-Solomon alone (802.3cd, clauses 134 and 91)."""
+NRZ_LANE_GBIT_S: Final = 25
+"""Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
+FIRE_CODE_GBIT_S: Final = (25, 50)
+"""Speeds on lanes of 25 Gbit/s that also support Fire code: 802.3by, and the 25G Ethernet
+Consortium for two lanes. 100 Gbit/s on four lanes does not."""
+_ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
+
 
 @needs("switches")
 def check_link_ends(spec: ClusterSpec) -> Findings:
@@ -239,19 +251,6 @@ def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
 def _listed(speeds: Iterable[int], word: str = "and") -> str:
     *most, last = [str(each) for each in sorted(speeds)]
     return f"{', '.join(most)} {word} {last}" if most else last
-
-
-ALWAYS_RS_GBIT_S: Final = 200
-"""200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800
-Gbit/s has it too (802.3df)."""
-PAM4_LANE_GBIT_S: Final = 50
-"""Lanes that carry two bits a symbol have Reed-Solomon alone (802.3cd, clauses 134 and 91)."""
-NRZ_LANE_GBIT_S: Final = 25
-"""Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
-FIRE_CODE_GBIT_S: Final = (25, 50)
-"""Speeds on lanes of 25 Gbit/s that also support Fire code: 802.3by, and the 25G Ethernet
-Consortium for two lanes. 100 Gbit/s on four lanes does not."""
-_ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
 
 
 def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:

@@ -27,6 +27,24 @@ _FACTS: Final = {
     "vf_limit": "how many VFs it can have",
     "speed_gbit_s": "its fastest rate",
 }
+_BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
+"""The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
+_MBIT: Final = 1000
+"""Mbit/s in one Gbit/s."""
+_CARRIED: Final = ("vlan", "trust", "spoofchk", "min_rate_mbit_s", "max_rate_mbit_s")
+"""Settings of a VF that the SR-IOV CNI plugin makes for its pod, and undoes afterwards."""
+_ONE_NIC: Final = "each NIC is one PCI function with one network device on one rail."
+_VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] = (
+    ("hosts.*.nics.*.model", nic_vendor, "{} is a card", "Railyard plans ConnectX and BlueField"),
+    ("hosts.*.gpu_model", gpu_vendor, "{} is a GPU", "Railyard plans NVIDIA's driver and NCCL"),
+    ("jobs.image", software_vendor, "{} is an image for GPUs", "Railyard runs NCCL's tests in it"),
+    (
+        "pod_network.resource_prefix",
+        prefix_vendor,
+        "{} is the prefix of a plugin",
+        "Railyard installs plugins for NVIDIA's cards",
+    ),
+)
 
 
 def check_hca_sriov(spec: ClusterSpec) -> Findings:
@@ -66,10 +84,6 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
             what = f"nic_models describes {name}, but no NIC has that model."
             fix = "correct the name, or remove the description."
             yield Finding(what, (at(("nic_models", name)),), fix, "warning")
-
-
-_BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
-"""The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
 
 
 def check_vf_limit(spec: ClusterSpec) -> Findings:
@@ -221,12 +235,6 @@ def check_host_role(spec: ClusterSpec) -> Findings:
             yield Finding(what, here("gpus", "role"), "remove gpus, or make it a worker.")
 
 
-_MBIT: Final = 1000
-"""Mbit/s in one Gbit/s."""
-_CARRIED: Final = ("vlan", "trust", "spoofchk", "min_rate_mbit_s", "max_rate_mbit_s")
-"""Settings of a VF that the SR-IOV CNI plugin makes for its pod, and undoes afterwards."""
-
-
 def _carried(sriov: Sriov) -> tuple[str, ...]:
     return tuple(key for key in _CARRIED if getattr(sriov, key) is not None)
 
@@ -373,20 +381,6 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
                 where = block.at(f"{place}.{priority}", f"buffers.size_bytes.{number}")
                 fix = "give the buffer a size or the priority another buffer, or remove buffers."
                 yield Finding(what, where, fix)
-
-
-_ONE_NIC: Final = "each NIC is one PCI function with one network device on one rail."
-_VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] = (
-    ("hosts.*.nics.*.model", nic_vendor, "{} is a card", "Railyard plans ConnectX and BlueField"),
-    ("hosts.*.gpu_model", gpu_vendor, "{} is a GPU", "Railyard plans NVIDIA's driver and NCCL"),
-    ("jobs.image", software_vendor, "{} is an image for GPUs", "Railyard runs NCCL's tests in it"),
-    (
-        "pod_network.resource_prefix",
-        prefix_vendor,
-        "{} is the prefix of a plugin",
-        "Railyard installs plugins for NVIDIA's cards",
-    ),
-)
 
 
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:

@@ -37,6 +37,16 @@ from components.model.places import subnet_of
 from components.model.pod_network import SharedDevice
 from components.pod_network.attachment import hca_count, takes_nic
 
+_BY_KEY: Final[Mapping[Part, str]] = {
+    "gpu_operator": "gpu",
+    "network_operator": "network",
+    "gpu_device_plugin": "gpu_device_plugin",
+}
+"""Part to the key of `operators` that installs it."""
+_UNASKED: Final[Mapping[Part, str]] = {
+    "trainer": "write theirs if the cluster has it, or none: Railyard installs no Trainer."
+}
+
 
 def check_vf_maker(spec: ClusterSpec) -> Findings:
     """Either the hosts or the SR-IOV network operator make VFs, never both.
@@ -112,17 +122,6 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
         if not offered_vfs(firmware, host, card):
             what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
             yield Finding(what, here("vfs") + owner, f"write firmware.num_of_vfs, or {fix}")
-
-
-_BY_KEY: Final[Mapping[Part, str]] = {
-    "gpu_operator": "gpu",
-    "network_operator": "network",
-    "gpu_device_plugin": "gpu_device_plugin",
-}
-"""Part to the key of `operators` that installs it."""
-_UNASKED: Final[Mapping[Part, str]] = {
-    "trainer": "write theirs if the cluster has it, or none: Railyard installs no Trainer."
-}
 
 
 def check_cluster_part(spec: ClusterSpec) -> Findings:

@@ -23,6 +23,18 @@ from components.model.cluster import ClusterSpec
 from components.model.switch_models import Schedule
 from components.model.units import FULL_RDMA_NEEDS_BYTES, LARGEST_RDMA_MTU, rdma_mtu
 
+_IPV6_BYTES: Final = 1280
+"""Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
+_NOT_CAPABLE: Final = {
+    0b00: "switches do not mark its ECN bits `00`",
+    0b11: "its ECN bits `11` count as marked",
+}
+"""RFC 3168, section 5."""
+WHOLE: Final = 100
+"""Percent of a port. Cumulus refuses more; EOS and SONiC would only use the shares as weights."""
+BEST_EFFORT: Final = 0
+"""The class of all unmarked traffic (NIC and switch maps)."""
+
 
 class _Hop(NamedTuple):
     name: str
@@ -64,10 +76,6 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
             what = f"the {inner} MTU {least} exceeds the {outer} MTU {most}."
             fix = f"raise the {outer} MTU to {least}, or lower the {inner} MTU."
             yield Finding(what, (near, far), fix)
-
-
-_IPV6_BYTES: Final = 1280
-"""Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
 
 
 def check_link_mtu(spec: ClusterSpec) -> Findings:
@@ -120,13 +128,6 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
             what = f"VFs of {nic} have MTU {own.mtu_bytes}, but others of the rail "
             fix = f"give all NICs of {nic.nic.rail} the same MTU."
             yield Finding(f"{what}{other.mtu_bytes}.", (own.place, other.place), fix)
-
-
-_NOT_CAPABLE: Final = {
-    0b00: "switches do not mark its ECN bits `00`",
-    0b11: "its ECN bits `11` count as marked",
-}
-"""RFC 3168, section 5."""
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:
@@ -207,12 +208,6 @@ def check_pfc_priority(spec: ClusterSpec) -> Findings:
     if rdma.host_pfc:
         fix = "use DSCP 26, which is priority 3, or mode lossy_ecn."
         yield Finding(what, places(spec, "rdma.dscp", "rdma.mode"), fix)
-
-
-WHOLE: Final = 100
-"""Percent of a port. Cumulus refuses more; EOS and SONiC would only use the shares as weights."""
-BEST_EFFORT: Final = 0
-"""The class of all unmarked traffic (NIC and switch maps)."""
 
 
 def check_queue_shares(spec: ClusterSpec) -> Findings:

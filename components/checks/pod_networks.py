@@ -43,6 +43,10 @@ _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 """The pod networks with an interface on a rail."""
 _NO_INTERFACE: Final = ("pods lack an interface on a rail", "remove routes")
+_EXCLUDING = ("whereabouts", "nv-ipam")
+"""The address managers that Railyard can give exclusions."""
+_LEAST = 4
+"""Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
 def check_pod_network(spec: ClusterSpec) -> Findings:
@@ -187,12 +191,6 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
     elif route.to.overlaps(subnet):
         why, fix = f"it leads into {subnet}, the rail itself", "correct to, or remove it"
     return (why, fix) if why else None
-
-
-_EXCLUDING = ("whereabouts", "nv-ipam")
-"""The address managers that Railyard can give exclusions."""
-_LEAST = 4
-"""Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
 def check_pod_pool(spec: ClusterSpec) -> Findings:

@@ -22,6 +22,21 @@ _MODULES: Final = (
     "software", "planes", "jobs", "cloud", "infiniband",
 )  # fmt: skip
 """The modules of this folder with rules, in the order of the reference."""
+_AUDIT_TEXTS: Final[Mapping[str, str]] = {
+    "setting": "A setting that the file decides has its value on the device.",
+    "cabling": "LLDP names the device behind each port that the file names.",
+    "placement": "Each card and GPU is in the PCIe slot that the file names.",
+    "foreign": "No setting outside the file breaks RDMA traffic.",
+    "routing": "Each BGP session is established, and carries enough routes.",
+    "cluster": "Each object, Helm release and node of the cluster is as in the file.",
+    "unread": "Each device of the file, and the cluster, answers.",
+}
+NEVER_WAIVED: Final[Mapping[str, str]] = {
+    rule: why
+    for why, rules in typed_table(dict[str, str], __file__, "never_waived").items()
+    for rule in sorted(rules.split())
+}
+"""Rule to the reason. The rules on the file decide how it is read, and cannot be waived either."""
 
 
 def _rules_of(name: str) -> Iterator[Rule]:
@@ -65,15 +80,6 @@ FILE_RULES: Final = _file_rules("file_rules")
 """The rules on the text, and on the stack file around the site."""
 UPDATE_RULES: Final = _file_rules("update_rules")
 """What else an update refuses before it contacts a device: `check` reports it too."""
-_AUDIT_TEXTS: Final[Mapping[str, str]] = {
-    "setting": "A setting that the file decides has its value on the device.",
-    "cabling": "LLDP names the device behind each port that the file names.",
-    "placement": "Each card and GPU is in the PCIe slot that the file names.",
-    "foreign": "No setting outside the file breaks RDMA traffic.",
-    "routing": "Each BGP session is established, and carries enough routes.",
-    "cluster": "Each object, Helm release and node of the cluster is as in the file.",
-    "unread": "Each device of the file, and the cluster, answers.",
-}
 AUDIT_RULES: Final = tuple(FileRule(f"audit-{kind}", text) for kind, text in _AUDIT_TEXTS.items())
 """What `railyard audit` finds, by the names in its SARIF."""
 
@@ -142,11 +148,3 @@ def _why_not(rule: str) -> str | None:
     if rule in {each.name for each in FILE_RULES}:
         return f"{rule} cannot be waived: it says how the file is read."
     return f"the waiver names {rule!r}, which is no rule.{did_you_mean(rule, names)}"
-
-
-NEVER_WAIVED: Final[Mapping[str, str]] = {
-    rule: why
-    for why, rules in typed_table(dict[str, str], __file__, "never_waived").items()
-    for rule in sorted(rules.split())
-}
-"""Rule to the reason. The rules on the file decide how it is read, and cannot be waived either."""

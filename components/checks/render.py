@@ -28,6 +28,10 @@ SCHEMA_VERSION: Final = 1
 """The version of the keys in the JSON report: it grows when a key changes or goes."""
 Reported: TypeAlias = tuple[str, Sequence[Finding], Sequence[Waived]]
 """The name of a file, with its problems and its waivers."""
+SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_ROOT: Final = "%SRCROOT%"
+_LINKED: Final = 10
+"""Most further places of a result; GitHub shows no more."""
 
 
 def render_text(problems: Sequence[Finding], waived: Sequence[Waived] = (), file: str = "") -> str:
@@ -73,12 +77,6 @@ def render_reports(reports: Sequence[Reported]) -> str:
         ],
     }
     return json.dumps(body, indent=2)
-
-
-SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_ROOT: Final = "%SRCROOT%"
-_LINKED: Final = 10
-"""Most further places of a result; GitHub shows no more."""
 
 
 def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:

@@ -20,6 +20,19 @@ from components.model.places import link_address, link_of, routed_cards
 from components.pod_network.rails import pools_of
 from components.reading.wording import did_you_mean
 
+Numbers = Mapping[str, tuple[int, int]]
+"""Switch to its place in the file and its number."""
+_SMALLEST: Final = 30
+"""Prefix length of a subnet for one machine and its gateway."""
+_NAMED: Final = 2
+"""Number of names in a sentence; the others are counted."""
+_TO_PODS: Final = (
+    "set pod_network to {{mode: sriov, ipam: nv-ipam}}, and write vfs: 1 and pod_address at each "
+    "card of the rail: {one}, {two} and so on (the ports get the others). Or set pod_network to "
+    "{{mode: rdma_shared, host_network: true}}, with address in place of pod_address. Or use mode: "
+    "trunk. BGP with hosts is not supported."
+)
+
 
 def _cautions(spec: ClusterSpec) -> Findings:
     """Warn of unexpected behaviour of a system that no rule can refuse."""
@@ -139,10 +152,6 @@ def _why_no_address(
     return None
 
 
-Numbers = Mapping[str, tuple[int, int]]
-"""Switch to its place in the file and its number."""
-
-
 def find_wrong_numbers(spec: ClusterSpec) -> Findings:
     """Report AS numbers that lose routes or paths, each cause once."""
     numbers = {s.name: (i, s.routing.asn) for i, s in enumerate(spec.switches) if s.routing}
@@ -207,12 +216,6 @@ def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
                 yield Finding(what, _places(firsts, numbers), fix)
             upper = (far for name in climbed for far in links.above(spec, name))
             climbed, tier = tuple(dict.fromkeys(upper)), tier + 1
-
-
-_SMALLEST: Final = 30
-"""Prefix length of a subnet for one machine and its gateway."""
-_NAMED: Final = 2
-"""Number of names in a sentence; the others are counted."""
 
 
 def in_words(names: Sequence[str]) -> str:
@@ -452,14 +455,6 @@ def _without_links(spec: ClusterSpec, cables: list[topology.Cable]) -> Findings:
         what = f"{first.port} is routed: each card needs one VF, and its pod an address, but "
         fix = _TO_PODS.format(one=start + 1, two=start + 3)
         yield Finding(f"{what}{', '.join(faults)}.", tuple(where), fix)
-
-
-_TO_PODS: Final = (
-    "set pod_network to {{mode: sriov, ipam: nv-ipam}}, and write vfs: 1 and pod_address at each "
-    "card of the rail: {one}, {two} and so on (the ports get the others). Or set pod_network to "
-    "{{mode: rdma_shared, host_network: true}}, with address in place of pod_address. Or use mode: "
-    "trunk. BGP with hosts is not supported."
-)
 
 
 def _cards(spec: ClusterSpec, cables: list[topology.Cable]) -> Findings:

@@ -18,6 +18,7 @@ from components.reading.wording import show_value
 Findings: TypeAlias = Iterator[Finding]
 """The findings that a rule yields."""
 Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
+_T = TypeVar("_T")
 
 
 def at(path: SpecPath, value: object = None) -> Place:
@@ -87,9 +88,6 @@ class Rule(Judge[ClusterSpec]):
 def rule_of(check: Check) -> Rule:
     """Make the rule of a function, with the needs that `@needs` declares."""
     return Rule(check, *describe(check))
-
-
-_T = TypeVar("_T")
 
 
 class Value(NamedTuple):

@@ -47,6 +47,18 @@ CAUSES: Final = frozenset(
     | {"switch-release", "switch-system", "switch-transport"}
 )
 """Rules whose fix changes the results of other rules: they are reported first."""
+_FREE: Final = frozenset({"sysctls", "switch_models", "nic_models"})
+"""Mappings whose names the user chooses."""
+_SECTIONS: Final = tuple(
+    dict.fromkeys(
+        part for rule in RULES for part in sorted(rule.needs) if part not in {"names", "roles"}
+    )
+)
+"""The sections of the file that some rule needs. A rule may also need the `names` of all devices, a
+range of ports included, or their `roles`."""
+_SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
+"""Keys that identify devices; for other wrong values, such as a VLAN or MTU, only their own rules
+are silenced."""
 
 
 def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tuple[Finding, ...]:
@@ -141,20 +153,6 @@ class CheckedSite:
         if self.spec is None:
             raise SpecError(render_text(self.problems, self.waived))
         return self.spec
-
-
-_FREE: Final = frozenset({"sysctls", "switch_models", "nic_models"})
-"""Mappings whose names the user chooses."""
-_SECTIONS: Final = tuple(
-    dict.fromkeys(
-        part for rule in RULES for part in sorted(rule.needs) if part not in {"names", "roles"}
-    )
-)
-"""The sections of the file that some rule needs. A rule may also need the `names` of all devices, a
-range of ports included, or their `roles`."""
-_SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
-"""Keys that identify devices; for other wrong values, such as a VLAN or MTU, only their own rules
-are silenced."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:

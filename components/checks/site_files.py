@@ -18,6 +18,10 @@ from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
 
 _SITES = frozenset({"cluster", "site"})
+MENDED_BY_FETCHING: Final = frozenset({"lock-entry", "lock-file", "bundle", "project-path"})
+"""Rules whose problems `pin` and `bundle` fix or can ignore."""
+_NAMED: Final = 6
+"""Names in one sentence; the others are counted."""
 
 
 def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
@@ -65,12 +69,6 @@ def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
         elif name not in secrets.encrypted and secrets.complete:
             what = f"the secret railyard:{name} is not in the stack's configuration."
             yield Finding(what, tuple(where), f"run {command}.")
-
-
-MENDED_BY_FETCHING: Final = frozenset({"lock-entry", "lock-file", "bundle", "project-path"})
-"""Rules whose problems `pin` and `bundle` fix or can ignore."""
-_NAMED: Final = 6
-"""Names in one sentence; the others are counted."""
 
 
 def check_project_path(spec: ClusterSpec, project: Path) -> Findings:

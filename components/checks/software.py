@@ -34,6 +34,10 @@ from components.model.sources import Registry
 from components.model.worker_kinds import crusoe_of
 from components.operators.operators_plan import container_tag
 
+_CHARTS: Final = "operators.gpu.chart operators.network.chart operators.gpu_device_plugin.chart"
+_ZEROS: Final = "0" * 64
+_UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
+
 
 @needs("kubernetes", "containers")
 def check_payload_choice(spec: ClusterSpec) -> Findings:
@@ -99,9 +103,6 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
         yield Finding(what, (at(("kubernetes", "version"), plane.version),), fix)
 
 
-_CHARTS: Final = "operators.gpu.chart operators.network.chart operators.gpu_device_plugin.chart"
-
-
 def check_chart_repository(spec: ClusterSpec) -> Findings:
     """A chart from a repository names the repository, and other charts name none."""
     for source, here in walk(spec, _CHARTS, operators.ChartSource):
@@ -151,10 +152,6 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
             known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
             fix = f"write it as operators.network.driver_tag, take a release of {known}, or set "
             yield Finding(what, here("chart.version", "driver"), f"{fix}driver to host.")
-
-
-_ZEROS: Final = "0" * 64
-_UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
 
 
 def check_checksum_zeros(spec: ClusterSpec) -> Findings:

@@ -41,6 +41,9 @@ from components.kubernetes.live.read import ReleaseRef
 from components.remote.step import secrets_from
 from components.update.secrets import resolve
 
+UNSURE = 4
+"""The cluster did not answer."""
+
 
 def accept(
     stack: StackName = "",
@@ -71,10 +74,6 @@ def accept(
     page = run_folder(archive, found.run) / "report.html"
     say(f"{render_table(report)}\nreport: {page}", paint=True)
     raise typer.Exit(report.exit_code)
-
-
-UNSURE = 4
-"""The cluster did not answer."""
 
 
 def ready(

@@ -16,6 +16,10 @@ __all__ = [
     "SelectedStack", "SitePath", "StackName", "StackOrFile", "TextOrJson", "ToLook",
     "command_app", "option", "say", "selected_stack", "stack_names",
 ]  # fmt: skip
+SitePath: TypeAlias = Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")]
+TextOrJson: TypeAlias = Annotated[Literal["text", "json"], typer.Option("--format")]
+_NAME: Final = "name of the stack; default the selected one"
+_OR_FILE: Final = "A stack, or a site file; default the selected stack."
 
 
 def command_app(summary: str | None = None) -> typer.Typer:
@@ -31,8 +35,6 @@ def option(words: str, *names: str) -> object:
     return typer.Option(*names, help=words)
 
 
-SitePath: TypeAlias = Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")]
-TextOrJson: TypeAlias = Annotated[Literal["text", "json"], typer.Option("--format")]
 ToLook: TypeAlias = Annotated[
     bool, option("Read devices and cluster, or the state alone.", "--look/--no-look")
 ]
@@ -79,12 +81,10 @@ def selected_stack(ctx: typer.Context, name: str | None) -> str:
 _STACK: Final[dict[str, Any]] = {
     "show_default": False, "callback": selected_stack, "autocompletion": stack_names,
 }  # fmt: skip
-_NAME: Final = "name of the stack; default the selected one"
 StackName: TypeAlias = Annotated[str, typer.Argument(help=f"{_NAME.capitalize()}.", **_STACK)]
 """A stack; write it with the default `""`."""
 SelectedStack: TypeAlias = Annotated[str, typer.Option(help=_NAME, **_STACK)]
 """The same as an option, `--stack`."""
-_OR_FILE: Final = "A stack, or a site file; default the selected stack."
 StackOrFile: TypeAlias = Annotated[
     str, typer.Argument(metavar="STACK|FILE", help=_OR_FILE, **_STACK)
 ]

@@ -35,6 +35,10 @@ from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
 from components.update.audit import Audit, run_audit
 
+UNSURE: Final = 4
+"""Something could not be read, judged or published."""
+_SUITE: Final = {"suite": "quick", "accept": "always", "scope": "all", "when_busy": "warn"}
+
 
 def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
@@ -69,11 +73,6 @@ def audit(
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
-
-
-UNSURE: Final = 4
-"""Something could not be read, judged or published."""
-_SUITE: Final = {"suite": "quick", "accept": "always", "scope": "all", "when_busy": "warn"}
 
 
 def watch(

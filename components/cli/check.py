@@ -16,6 +16,8 @@ from components.core.errors import UsageError
 from components.reading.schema import publish_schema
 from components.reading.wording import did_you_mean
 
+WAIVABLE: Final = {each.name for each in RULES} - {*NEVER_WAIVED}
+
 
 def check(
     files: Annotated[
@@ -29,9 +31,6 @@ def check(
     are good (there may be warnings), 1 problems, 2 a file cannot be read.
     """
     raise typer.Exit(check_files(files, output))
-
-
-WAIVABLE: Final = {each.name for each in RULES} - {*NEVER_WAIVED}
 
 
 def _rules(incomplete: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ from components.reading.site_path import stack_of
 
 STDIN: Final = "<stdin>"
 """The name of standard input in messages."""
+Form = Literal["text", "json", "sarif"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,6 @@ class Report:
     def is_good(self) -> bool:
         """Whether an update would take the file; warnings are allowed."""
         return self.checked.spec is not None and not self.refused
-
-
-Form = Literal["text", "json", "sarif"]
 
 
 def check_files(files: Sequence[str], output: Form = "text") -> int:

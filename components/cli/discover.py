@@ -40,6 +40,12 @@ from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
 _SITE: Final = Path("site.yaml")
+rename_app = command_app(
+    "Give a host or a switch another name; its resources and its settings stay."
+)
+_OLD = Annotated[str, typer.Argument(help="the name in the file")]
+_NEW = Annotated[str, typer.Argument(help="the name that it gets")]
+Form = Literal["text", "json", "html"]
 
 
 def discover(  # noqa: PLR0913 - one parameter for each option
@@ -103,13 +109,6 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
     return {**read_config(site.stack).secrets, **known}
 
 
-rename_app = command_app(
-    "Give a host or a switch another name; its resources and its settings stay."
-)
-_OLD = Annotated[str, typer.Argument(help="the name in the file")]
-_NEW = Annotated[str, typer.Argument(help="the name that it gets")]
-
-
 @rename_app.command("host")
 def rename_host(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
@@ -152,9 +151,6 @@ def _rename(asked: Rename, name: str) -> None:
         )
     said.append(f"Now look at it and run it: railyard preview {name}; pulumi up -s {name}")
     say("\n".join(said))
-
-
-Form = Literal["text", "json", "html"]
 
 
 def preflight(

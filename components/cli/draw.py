@@ -52,6 +52,8 @@ _TOP: Final = 112.0
 _MARGIN: Final = 36
 _LEFT: Final = 96
 _NARROWEST: Final = 720
+_Places = Mapping[str, tuple[float, float, float]]
+"""Device to the middle of its box, its upper edge, and its width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +249,6 @@ def _total(cables: Iterable[Cable]) -> Counter[int]:
     for cable in cables:
         speeds.update(dict(cable.speeds))
     return speeds
-
-
-_Places = Mapping[str, tuple[float, float, float]]
-"""Device to the middle of its box, its upper edge, and its width."""
 
 
 def _place(rows: Sequence[Sequence[Device]], width: float) -> tuple[_Places, list[str]]:

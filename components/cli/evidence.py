@@ -23,6 +23,9 @@ from components.cli.app import command_app, option, say
 from components.remote.step import secrets_from
 
 app = command_app("Called by the steps of acceptance.")
+PAIRS: Final = ("container", "host")
+"""From container to container, through the forced command; and from host to host."""
+payload_app = command_app("Called by the step of the containers' SSH keys.")
 
 
 @app.command()
@@ -69,10 +72,6 @@ def gate(
         raise typer.Exit(report.gate_code)
 
 
-PAIRS: Final = ("container", "host")
-"""From container to container, through the forced command; and from host to host."""
-
-
 def make_keys(comment: str) -> str:
     """Two new ed25519 pairs as `<pair>.private=` and `<pair>.public=` lines.
 
@@ -93,9 +92,6 @@ def make_keys(comment: str) -> str:
         lines.append(f"{pair}.private={base64.b64encode(private).decode()}")
         lines.append(f"{pair}.public={base64.b64encode(public).decode()}")
     return "\n".join(lines)
-
-
-payload_app = command_app("Called by the step of the containers' SSH keys.")
 
 
 @payload_app.callback()

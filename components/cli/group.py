@@ -23,33 +23,6 @@ if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
     from typer._click import Command, Context
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One command of the top level."""
-
-    name: str
-    summary: str
-    """The first sentence of its help; a test checks that both are equal."""
-    module: str
-    """Module with the function NAME, or with `NAME_app` or `app`, a group of commands."""
-    hidden: bool = False
-    """Only steps of an update call it, so the help leaves it out.
-
-    The states of stacks record its spelling, so it is an API and does not change.
-    """
-
-    @property
-    def installed(self) -> bool:
-        """Whether its module is installed; the wheel lacks the lab, and a user's own is another."""
-        top, *rest = self.module.split(".")
-        if top == "lab" and not __name__.startswith("components"):
-            return False
-        spec = find_spec(top)
-        folders = (spec.submodule_search_locations or ()) if spec else ()
-        return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)
-
-
 _SUMMARIES: Final = """\
 init      Write a project of your own, and list the steps before its first preview.
 check     Check site files and report all their problems, each with its line and a fix.
@@ -92,6 +65,32 @@ _MODULES: Final = {
 }  # fmt: skip
 """Command to its module of this package, if the names differ."""
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command of the top level."""
+
+    name: str
+    summary: str
+    """The first sentence of its help; a test checks that both are equal."""
+    module: str
+    """Module with the function NAME, or with `NAME_app` or `app`, a group of commands."""
+    hidden: bool = False
+    """Only steps of an update call it, so the help leaves it out.
+
+    The states of stacks record its spelling, so it is an API and does not change.
+    """
+
+    @property
+    def installed(self) -> bool:
+        """Whether its module is installed; the wheel lacks the lab, and a user's own is another."""
+        top, *rest = self.module.split(".")
+        if top == "lab" and not __name__.startswith("components"):
+            return False
+        spec = find_spec(top)
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)
 
 
 def list_commands() -> tuple[Entry, ...]:

@@ -34,6 +34,7 @@ from components.submit.make import (
 
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
+image_app = command_app("Build the image in which acceptance and sample jobs run.")
 
 
 def job(  # noqa: PLR0913 - one parameter for each option
@@ -130,9 +131,6 @@ def _ready(
             _good(None, (*troubles, Refusal(str(error), "the cluster could not be asked.")))
         raise
     return api, made
-
-
-image_app = command_app("Build the image in which acceptance and sample jobs run.")
 
 
 @image_app.callback()

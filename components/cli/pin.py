@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _DIGITS: Final = 12
 _KIB, _MIB = 1 << 10, 1 << 20
+_SECRET: Final = "registry_password"  # noqa: S105 - the name of a secret, not one
 
 
 def pin(
@@ -185,7 +186,6 @@ bundle_app = typer.Typer(
     cls=_MakesByDefault, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     help="Gather everything that a site brings into a folder, and push its images from there.",
 )  # fmt: skip
-_SECRET: Final = "registry_password"  # noqa: S105 - the name of a secret, not one
 
 
 @bundle_app.command()

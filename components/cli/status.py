@@ -62,6 +62,10 @@ _DAYS: Final = 2
 """A proof of fewer days has its age in hours."""
 _UNREAD: Final = 4
 _DRIFT: Final = 3
+baseline_app = command_app(
+    "Keep the values that destroy puts back on switches, or bring them back."
+)
+_FILE = TypeAdapter(dict[str, SwitchState])
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,12 +373,6 @@ def report_drift(loaded: Stack, seen: Seen, running: UnderWay) -> tuple[dict[str
     }  # fmt: skip
     left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
     return body, render_drift(drifts) + cluster.render() + left_out + words
-
-
-baseline_app = command_app(
-    "Keep the values that destroy puts back on switches, or bring them back."
-)
-_FILE = TypeAdapter(dict[str, SwitchState])
 
 
 @baseline_app.command("export")

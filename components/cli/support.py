@@ -106,6 +106,13 @@ _HARDWARE: Final = re.compile(
 )
 _KEPT: Final = frozenset({"127.0.0.1", "::", "::1"})
 _Value = TypeVar("_Value")
+_NEVER: Final = {
+    "kubeconfig, private keys, passwords and tokens": "secrets are never packed",
+    "values of the state": "they have secrets; stack.json names the resources",
+    "the plan": "`railyard plan` prints it from the site; stack.json has its digest",
+    "messages of the last update": "the engine keeps none: run `pulumi up 2>&1 | tee up.log`"
+    " and add --log up.log",
+}
 
 
 def secret_parts(value: str, least: int = _LEAST) -> Iterator[str]:
@@ -152,15 +159,6 @@ def _in_base64(text: str) -> Iterator[str]:
     for offset in range(3):
         written = base64.b64encode(b"\0" * offset + raw).decode()
         yield written[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
-
-
-_NEVER: Final = {
-    "kubeconfig, private keys, passwords and tokens": "secrets are never packed",
-    "values of the state": "they have secrets; stack.json names the resources",
-    "the plan": "`railyard plan` prints it from the site; stack.json has its digest",
-    "messages of the last update": "the engine keeps none: run `pulumi up 2>&1 | tee up.log`"
-    " and add --log up.log",
-}
 
 
 @dataclass(slots=True)

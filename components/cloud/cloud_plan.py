@@ -45,6 +45,10 @@ _NODE_PORTS: Final = (
 
 MPI and NCCL bootstrap use the kernel's ephemeral ports (ip_local_port_range).
 """
+PREFLIGHT_STEP: Final = "cloud-preflight"
+NETWORK_CLAIMS: Final = "cloud-network-claims"
+INSTANCE_CLAIMS: Final = "cloud-instance-claims"
+Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +262,6 @@ def _known_settings(item: CloudObject) -> dict[str, str]:
         for key, value in kind.read(item.body).items()
         if key in kind.fixed and value and not instances_in(value)
     }
-
-
-PREFLIGHT_STEP: Final = "cloud-preflight"
-NETWORK_CLAIMS: Final = "cloud-network-claims"
-INSTANCE_CLAIMS: Final = "cloud-instance-claims"
-Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 
 @dataclass(frozen=True, slots=True)

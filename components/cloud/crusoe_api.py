@@ -30,6 +30,26 @@ from components.core import limits
 from components.core.errors import DeviceError, UsageError
 from components.core.templates import fault_text
 
+Query = Sequence[tuple[str, str]]
+_ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_GOOD: Final = 2
+_FAILED: Final = 5
+"""The first digit of a status."""
+_FIRST_PAUSE_S: Final = 0.1
+_PAGE: Final = "100"
+"""Objects per request if the API pages its list, which it does only for instances."""
+_QUOTA: Final = "the project's quota does not reach"
+_QUOTA_FIX: Final = (
+    "ask the vendor for more, or free some; then run again: Railyard keeps the objects that exist "
+    "and makes the rest"
+)
+_MEANINGS: Final = {
+    401: "it does not accept the access key, or this machine's clock is wrong",
+    403: "the access key lacks the right for this in this project",
+    429: "Railyard sent too many requests",
+}
+Document = Mapping[str, JsonValue]
+
 
 class CloudError(DeviceError):
     """The API refused or failed. This never means that an object is absent."""
@@ -54,9 +74,6 @@ class OutOfStockError(DeviceError):
     """The cloud has no free machine of that type now, or the project's quota is used up."""
 
 
-Query = Sequence[tuple[str, str]]
-
-
 def canonical_query(query: Query) -> str:
     """Sort by key, keep the order of equal keys, and form-encode (a space becomes `+`)."""
     return urlencode(sorted(query, key=lambda item: item[0]))
@@ -77,27 +94,6 @@ def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> s
     message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
     digest = hmac.new(key, message.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-_ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-_GOOD: Final = 2
-_FAILED: Final = 5
-"""The first digit of a status."""
-_FIRST_PAUSE_S: Final = 0.1
-_PAGE: Final = "100"
-"""Objects per request if the API pages its list, which it does only for instances."""
-_QUOTA: Final = "the project's quota does not reach"
-_QUOTA_FIX: Final = (
-    "ask the vendor for more, or free some; then run again: Railyard keeps the objects that exist "
-    "and makes the rest"
-)
-_MEANINGS: Final = {
-    401: "it does not accept the access key, or this machine's clock is wrong",
-    403: "the access key lacks the right for this in this project",
-    429: "Railyard sent too many requests",
-}
-
-Document = Mapping[str, JsonValue]
 
 
 class Deadline:

@@ -37,6 +37,8 @@ _IN_USE: Final = frozenset({400, 409})
 """Status of a refusal to delete an object that another object still uses."""
 OUT_OF_STOCK: Final = frozenset({"out_of_stock", "quota_exceeded"})
 """Codes of a failed operation; the API's clients have the first, the second is a guess."""
+_RULE_KEYS: Final = frozenset({"sources", "destinations", "protocols", "destination_ports"})
+"""The keys that a PATCH of a firewall rule takes (VPCFirewallRulesPatchRequest)."""
 
 
 def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
@@ -63,10 +65,6 @@ def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     answer = api.change("PATCH", path_of(api, kind, found.id), mutable)
     _finish(api, kind, request, _operation(answer))
     return _printed(request, found.id, "mended", operation)
-
-
-_RULE_KEYS: Final = frozenset({"sources", "destinations", "protocols", "destination_ports"})
-"""The keys that a PATCH of a firewall rule takes (VPCFirewallRulesPatchRequest)."""
 
 
 def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:

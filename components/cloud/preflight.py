@@ -23,6 +23,7 @@ _ORDER: Sequence[ObjectKind] = ("instance", "firewall-rule", "ib-partition", "su
 Topic = Literal["name", "location", "type", "image", "capacity", "quota", "infiniband"]
 """The subject of a missing requirement."""
 _There = Mapping[ObjectKind, tuple[Item, ...]]
+_NOTHING = "\nNothing was made or changed in the cloud."
 
 
 def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
@@ -77,9 +78,6 @@ def claim(request: PreflightRequest, previous: Printed) -> Printed:
 
 def _claimed(previous: Printed) -> set[str]:
     return {*previous.get("claimed", "").split(",")} - {""}
-
-
-_NOTHING = "\nNothing was made or changed in the cloud."
 
 
 def _name(claim: Claim) -> str:

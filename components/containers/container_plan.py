@@ -40,6 +40,41 @@ from components.remote.tools import (
 
 FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
 """sshd hands it to the user's shell, which knows the home folder."""
+BRIDGES: Final = "lo,docker0"
+"""Interfaces that exist on every host with the same address: a program that picks one waits for
+ever."""
+Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
+_PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
+    "observe": ("input", "reading"),
+    "converge": ("input", "reading", "registry", "writing"),
+    "undo": ("input", "reading"),
+    "build": ("input", "reading", "registry"),
+    "build_undo": ("input", "reading"),
+    "store": (),
+    "store_undo": (),
+}
+"""Verb to the script parts at its beginning, in order."""
+_NAME_LINE: Final = "container=mpicont #"
+"""The line of the forced command that names its container."""
+KEYS: Final = "payload_keys"
+"""Name of the secret that the key step makes; it is in no configuration."""
+STORE_DEADLINE_S: Final = 60.0
+BUILD_DEADLINE_S: Final = 7200.0
+"""Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""
+CONTAINER_DEADLINE_S: Final = 3600.0
+"""Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
+OPEN_FILES: Final = 1048576
+"""Open files of a container, as in K3s' unit. With systemd's limit at the kernel's maximum, a
+container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so many before each SSH:
+`mpirun` then burns a processor for minutes and starts nothing."""
+PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
+"""`peers` names the list with the data of all workers: their settings are its digests."""
+_UNDO: Final[Mapping[Verb, Verb]] = {
+    "store": "store_undo",
+    "build": "build_undo",
+    "converge": "undo",
+}
+Lines = Mapping[str, str]
 
 
 @once
@@ -97,11 +132,6 @@ def _address_order(text: str) -> tuple[int, str]:
     with suppress(AddressValueError):
         return int(IPv4Address(text)), ""
     return 1 << 32, text
-
-
-BRIDGES: Final = "lo,docker0"
-"""Interfaces that exist on every host with the same address: a program that picks one waits for
-ever."""
 
 
 def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
@@ -172,21 +202,6 @@ def find_devices(netdevs: tuple[str, ...]) -> str:
     return f"{_netdevs_line(' '.join(netdevs))}\n{_search()}"
 
 
-Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
-_PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
-    "observe": ("input", "reading"),
-    "converge": ("input", "reading", "registry", "writing"),
-    "undo": ("input", "reading"),
-    "build": ("input", "reading", "registry"),
-    "build_undo": ("input", "reading"),
-    "store": (),
-    "store_undo": (),
-}
-"""Verb to the script parts at its beginning, in order."""
-_NAME_LINE: Final = "container=mpicont #"
-"""The line of the forced command that names its container."""
-
-
 def dockerfile_text() -> str:
     """The multi-node image; its build arguments differ from site to site."""
     return _file("image", "Dockerfile")
@@ -232,21 +247,6 @@ def containers_call(verb: Verb, **arguments: str) -> ToolCall:
     """One verb of the tool of this room."""
     words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
     return ToolCall(containers_tool(), verb, words)
-
-
-KEYS: Final = "payload_keys"
-"""Name of the secret that the key step makes; it is in no configuration."""
-STORE_DEADLINE_S: Final = 60.0
-BUILD_DEADLINE_S: Final = 7200.0
-"""Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""
-CONTAINER_DEADLINE_S: Final = 3600.0
-"""Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
-OPEN_FILES: Final = 1048576
-"""Open files of a container, as in K3s' unit. With systemd's limit at the kernel's maximum, a
-container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so many before each SSH:
-`mpirun` then burns a processor for minutes and starts nothing."""
-PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
-"""`peers` names the list with the data of all workers: their settings are its digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,14 +331,6 @@ def _login_store(host: Host, stack: str, registry: str, login: RegistryLogin) ->
 def _store(host: Host, stack: str, work: str, file: str, secret: str) -> RemoteStep:
     made = _step(host, work, "store", {"stack": stack, "file": file}, {}, STORE_DEADLINE_S)
     return replace(made, secret_stdin=secret)
-
-
-_UNDO: Final[Mapping[Verb, Verb]] = {
-    "store": "store_undo",
-    "build": "build_undo",
-    "converge": "undo",
-}
-Lines = Mapping[str, str]
 
 
 def _step(

@@ -9,6 +9,8 @@ from typing import Literal
 
 from components.core.plain_text import one_line
 
+ABSENT = "absent"
+
 
 class Effect(IntEnum):
     """The worst that a change does while it is made, in ascending order.
@@ -52,9 +54,6 @@ class Difference:
     def __str__(self) -> str:
         """The words of previews, drift reports and repair notes, which the engine prints too."""
         return one_line(f"{self.setting} of {self.where} is {self.actual}, want {self.desired}")
-
-
-ABSENT = "absent"
 
 
 def diff_settings(

@@ -36,6 +36,7 @@ STREAM_BYTES: Final = 2 << 30
 """Limit for a log on standard input: 1,000 ranks with `NCCL_DEBUG=INFO` write less than 1 GB."""
 STREAM_DEADLINE_S: Final = 3600.0
 """Deadline for a log on standard input: a job may still be writing it."""
+_ENDS: Final[ContextVar[Deadline | None]] = ContextVar("ends", default=None)
 
 
 class TooLongError(OSError):
@@ -149,9 +150,6 @@ def run_within(
             child.kill()  # does nothing if it has ended
         out, err = (b"".join(each.pieces) for each in held.values())
         return status, out, err
-
-
-_ENDS: Final[ContextVar[Deadline | None]] = ContextVar("ends", default=None)
 
 
 @contextmanager

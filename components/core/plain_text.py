@@ -29,6 +29,12 @@ _OBEYED: Final = re.compile(
 )
 """ECMA-48's C0 and C1 but for tab and newline; Unicode's marks of direction and its invisible ones
 (UAX 9, UTR 36 2.11), tags too; half a surrogate pair, which no terminal can be sent."""
+_LONGEST: Final = 2_000
+"""Characters of one code span: a whole log in one line would push the rest out of a comment."""
+_BREAK: Final = re.compile(r"\s*[\r\n]+\s*")
+_HOLE: Final = re.compile(r"@\{([a-z0-9-]+)\.([a-z_]+)\}")
+Facts = Mapping[str, Mapping[str, str]]
+"""Name of an instance to its facts: `public_ip`, `private_ip`, `host_key`."""
 
 
 def plain_text(text: str) -> str:
@@ -55,11 +61,6 @@ def shortened(texts: Sequence[str], most: int, by: str = ", ") -> str:
     """Join the first texts, and count the rest: `a, b and 3 more`, or `a; b; and 3 more`."""
     left = len(texts) - most
     return by.join(texts[:most]) + (f"{by.strip(', ')} and {left} more" if left > 0 else "")
-
-
-_LONGEST: Final = 2_000
-"""Characters of one code span: a whole log in one line would push the rest out of a comment."""
-_BREAK: Final = re.compile(r"\s*[\r\n]+\s*")
 
 
 def code_span(text: str) -> str:
@@ -99,11 +100,6 @@ def code_block(lines: Iterable[str]) -> str:
 
 def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-_HOLE: Final = re.compile(r"@\{([a-z0-9-]+)\.([a-z_]+)\}")
-Facts = Mapping[str, Mapping[str, str]]
-"""Name of an instance to its facts: `public_ip`, `private_ip`, `host_key`."""
 
 
 def placeholder(instance: str, fact: str) -> str:

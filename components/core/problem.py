@@ -16,6 +16,19 @@ Severity: TypeAlias = Literal["error", "unreachable", "warning"]
 is known. `warning`: an update works, but something is wrong."""
 
 _PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
+GOOD: Final = 0
+PROBLEMS: Final = 1
+DIFFERS: Final = 3
+UNREACHABLE: Final = 4
+"""Exit codes, as everywhere in the command line."""
+DOCS_SITE: Final = "https://railyard-rdma.github.io/railyard"
+"""The address of the documentation, as `[project.urls]` of pyproject.toml has it."""
+_SHOWN: Final = 4
+"""Places of joined findings in a text; JSON lists all."""
+_MANY: Final = 8
+"""A finding with more places than this shows only a few."""
+_EACH: Final = "example-value"
+"""The rule whose places are all shown: the user edits one after the other."""
 
 
 def render_path(path: SpecPath) -> str:
@@ -174,29 +187,12 @@ class Lines:
         return replace(found, where=where)
 
 
-GOOD: Final = 0
-PROBLEMS: Final = 1
-DIFFERS: Final = 3
-UNREACHABLE: Final = 4
-"""Exit codes, as everywhere in the command line."""
-
-
 def exit_code(findings: Iterable[Finding], wrong: int = PROBLEMS) -> int:
     """Return 0 without errors, `wrong` with one, 4 if a device gave no answer (4 wins)."""
     found = {finding.severity for finding in findings}
     if "unreachable" in found:
         return UNREACHABLE
     return wrong if "error" in found else GOOD
-
-
-DOCS_SITE: Final = "https://railyard-rdma.github.io/railyard"
-"""The address of the documentation, as `[project.urls]` of pyproject.toml has it."""
-_SHOWN: Final = 4
-"""Places of joined findings in a text; JSON lists all."""
-_MANY: Final = 8
-"""A finding with more places than this shows only a few."""
-_EACH: Final = "example-value"
-"""The rule whose places are all shown: the user edits one after the other."""
 
 
 def render_finding(found: Finding, page: str = "") -> str:

@@ -39,6 +39,8 @@ _OTHERS: Final[Mapping[str, str]] = {
 }
 """Cards of vendor 15b3 (pci.ids) without a model in the catalogue: named, but not configured."""
 _GONE: Final = "no RDMA card is there"
+_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
+"""Onyx announces its port 1/31 as `Eth1/31`."""
 
 
 def card_name(device: str) -> str:
@@ -247,10 +249,6 @@ def _card_notes(card: CardFact) -> Iterator[str]:
             yield fault_text(__file__, row, pci=card.pci, **words)
     if not card.up:
         yield fault_text(__file__, "port-down", pci=card.pci)
-
-
-_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
-"""Onyx announces its port 1/31 as `Eth1/31`."""
 
 
 @dataclass(frozen=True, slots=True)

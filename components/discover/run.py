@@ -30,6 +30,15 @@ from components.remote.ssh import jump_hosts
 from components.remote.step import Endpoint, render_remote_command
 from components.update.observe import AT_ONCE, refusal_words
 
+_OF_CARDS: Final = (
+    *("pci", "netdev", "rdma", "speed_gbit_s", "lanes", "link_layer", "numa", "total_vfs"),
+    *("serial", "neighbour"),
+)
+"""Facts of a card that a report has under their own names."""
+_LABEL: Final = re.compile(DNS_LABEL)
+LOOK_DEADLINE_S: Final = 60.0
+"""Seconds for one host: the script is short, but product data of a card may take long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -155,14 +164,6 @@ def report_json(report: Report) -> Json:
     }
 
 
-_OF_CARDS: Final = (
-    *("pci", "netdev", "rdma", "speed_gbit_s", "lanes", "link_layer", "numa", "total_vfs"),
-    *("serial", "neighbour"),
-)
-"""Facts of a card that a report has under their own names."""
-_LABEL: Final = re.compile(DNS_LABEL)
-
-
 def compare(
     file: SiteFile,
     targets: Sequence[Target],
@@ -244,10 +245,6 @@ def replace_file(file: SiteFile, text: str) -> None:
         new.unlink(missing_ok=True)
         words = {"path": file.path, "error": error.strerror}
         raise UsageError(fault_text(__file__, "unwritable", **words)) from error
-
-
-LOOK_DEADLINE_S: Final = 60.0
-"""Seconds for one host: the script is short, but product data of a card may take long."""
 
 
 def look_at_hosts(

@@ -35,6 +35,12 @@ _JUMPS: Final = TypeAdapter(tuple[JumpHost, ...])
 Addition: TypeAlias = "tuple[SpecPath, Mapping[str, Json] | Sequence[Mapping[str, Json]]]"
 """A place in the site as written, with keys for its mapping or entries for its list."""
 _NAMES: Final[TypeAdapter[tuple[str, ...]]] = TypeAdapter(JumpNames)
+_ADDRESS: Final = re.compile(
+    r"(?:(?P<user>[^@:\s]+)@)?(?:\[(?P<long>[0-9A-Fa-f:]+)\]|(?P<address>[^@:\s\[\]]+))"
+    r"(?::(?P<port>\d{1,5}))?"
+)
+_PORT: Final = 22
+_SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +197,6 @@ def diff_texts(file: SiteFile, text: str) -> str:
         file.text.splitlines(), text.splitlines(), name, f"{name} (found)", lineterm="", n=1
     )
     return "".join(f"{line}\n" for line in lines)
-
-
-_ADDRESS: Final = re.compile(
-    r"(?:(?P<user>[^@:\s]+)@)?(?:\[(?P<long>[0-9A-Fa-f:]+)\]|(?P<address>[^@:\s\[\]]+))"
-    r"(?::(?P<port>\d{1,5}))?"
-)
-_PORT: Final = 22
-_SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from components.remote.tools import ToolCall
 
 RUN_PARAMETERS: Final = frozenset({"stack", "repair"})
 """Keys on every step's stdin that control the run and are not settings."""
+_LACKING: Final = "missing or altered on the host; `pulumi up` sends it again"
+_OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,6 @@ class Watched:
         left_out = RUN_PARAMETERS | self.parameters
         values = parse_state(stdin).values
         return HostState({key: value for key, value in values.items() if key not in left_out})
-
-
-_LACKING: Final = "missing or altered on the host; `pulumi up` sends it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +202,6 @@ def make_drift(
         differences=found,
         last_note=note or "",
     )
-
-
-_OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
 
 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:

@@ -51,6 +51,13 @@ Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 """Which of some ports change together, one group after the other."""
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
 """The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
+_STATE = TypeAdapter(SwitchState)
+_UNSAVED: Final = "  result  it is in force and not saved; the next update sends and saves it again"
+_MAYBE_SENT: Final = (
+    "  result  not saved: a reboot restores the previous configuration. Accepted lines may be in "
+    "force\n  fix     correct the lines that the switch refused, then update again: the whole text "
+    "is sent once more"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,6 @@ class SwitchRequest:
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
-_STATE = TypeAdapter(SwitchState)
 
 
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
@@ -368,11 +374,3 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
     else:
         fault, refusal = "answered the exec with a text that tells no success", output.strip()
     raise DeviceError(f"{request.endpoint.where} {fault}\n  switch  {refusal or 'nothing'}\n{end}")
-
-
-_UNSAVED: Final = "  result  it is in force and not saved; the next update sends and saves it again"
-_MAYBE_SENT: Final = (
-    "  result  not saved: a reboot restores the previous configuration. Accepted lines may be in "
-    "force\n  fix     correct the lines that the switch refused, then update again: the whole text "
-    "is sent once more"
-)

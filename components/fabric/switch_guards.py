@@ -21,6 +21,13 @@ from components.fabric.systems import system_of
 from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.systems.switch_system import SwitchSystem
 
+_SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
+"""The switch's own interface in a VLAN: no port."""
+BREAKS: Final[Mapping[str, str]] = read_table(__file__, "breaks")
+_FIXES: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
+_OTHER_FIX: Final = "set it to {harmless} on {port}"
+"""The fix of a kind that its system does not name."""
+
 
 class Guarded(Frozen):
     """The classes of a site's traffic, which other settings must leave alone."""
@@ -183,8 +190,6 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
     ),
     "switch.other_vlans": _other_vlans,
 }
-_SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
-"""The switch's own interface in a VLAN: no port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +249,3 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
         yield from (
             (f"port {name}", kind, hit) for kind, rule in OF_PORTS.items() for hit in rule(case)
         )
-
-
-BREAKS: Final[Mapping[str, str]] = read_table(__file__, "breaks")
-_FIXES: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
-_OTHER_FIX: Final = "set it to {harmless} on {port}"
-"""The fix of a kind that its system does not name."""

@@ -33,6 +33,26 @@ _SYSCTL: Final = "kernel.sysctl"
 ALL: Final = "net.ipv4.conf.all"
 _ARP_FILTER: Final = "arp_filter"
 """A second way to a single ARP answer: by the route to the asking host."""
+UNKNOWN: Final = frozenset({"", "absent", "unsupported", "unknown"})
+_LEAST_SHARE: Final = 100 // 8
+"""Percent of the line for each class while all eight take turns, the driver's default."""
+_CABLE_M: Final = 7
+"""The length that the driver assumes for a cable if none is set."""
+_LEAST_GBIT_S: Final = 40
+_LEAST_MAX_MTU_BYTES: Final = 9216
+"""The maximum MTU from which mlx5 computes a pause's headroom, if the real one is smaller."""
+Harm: TypeAlias = tuple[str, str, str, str, str]
+"""A setting, its harmful value, a harmless one, the traffic that suffers, and the repair."""
+_FLUX: Final = "the rails' addresses: any card answers for every address (ARP flux)"
+SYSCTL_HARMS: Final[Mapping[str, Mapping[int, str]]] = {
+    "rp_filter": {1: "traffic between rails: the kernel drops packets that arrive by another card "
+                     "than the route back takes"},
+    "arp_ignore": {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
+                   8: "the rails: the cards answer no ARP request"},
+    "arp_announce": {0: "the rails' addresses: ARP requests may name another rail's"},
+}  # fmt: skip
+"""Sysctl of the rails' devices to its harmful values and their effects; the greater of the device's
+value and that of `all` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +151,6 @@ def repaired_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
         for _, _, nic in cards:
             settings |= below(f"{_SYSCTL}.{conf_name(nic.netdev)}", CARD_SYSCTLS)
     return settings
-
-
-UNKNOWN: Final = frozenset({"", "absent", "unsupported", "unknown"})
-_LEAST_SHARE: Final = 100 // 8
-"""Percent of the line for each class while all eight take turns, the driver's default."""
-_CABLE_M: Final = 7
-"""The length that the driver assumes for a cable if none is set."""
-_LEAST_GBIT_S: Final = 40
-_LEAST_MAX_MTU_BYTES: Final = 9216
-"""The maximum MTU from which mlx5 computes a pause's headroom, if the real one is smaller."""
-Harm: TypeAlias = tuple[str, str, str, str, str]
-"""A setting, its harmful value, a harmless one, the traffic that suffers, and the repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,16 +327,6 @@ VF_RULES: Final = (
         "a right from the network attachment: the card drops frames from another address",
         "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away"),
 )  # fmt: skip
-_FLUX: Final = "the rails' addresses: any card answers for every address (ARP flux)"
-SYSCTL_HARMS: Final[Mapping[str, Mapping[int, str]]] = {
-    "rp_filter": {1: "traffic between rails: the kernel drops packets that arrive by another card "
-                     "than the route back takes"},
-    "arp_ignore": {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
-                   8: "the rails: the cards answer no ARP request"},
-    "arp_announce": {0: "the rails' addresses: ARP requests may name another rail's"},
-}  # fmt: skip
-"""Sysctl of the rails' devices to its harmful values and their effects; the greater of the device's
-value and that of `all` counts."""
 
 
 def find_foreign_settings(

@@ -45,6 +45,18 @@ from components.remote.tools import Tool, make_tool
 
 TOOLKIT_PARAMETERS: Final = frozenset({"toolkit_key", "toolkit_key_sha256"})
 """Stdin lines that say how to install the toolkit; they are not settings."""
+DOCKER_DEADLINE_S: Final = 900.0
+"""Seconds if Docker may have to be installed: some hundred MB of packages."""
+FIRMWARE_DEADLINE_S: Final = 30.0
+"""Additional seconds for each card with firmware settings: three queries of all parameters and two
+calls that set; the time of one card is a guess."""
+VERIFY_DEADLINE_S: Final = 120.0
+PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
+"""Stdin lines that say how to do this run; they are not settings of the host."""
+_TOPICS: Final = (
+    driver_settings, firmware_settings, sriov_settings, qos_settings, kernel_settings,
+    routing_settings,
+)  # fmt: skip
 
 
 def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -73,21 +85,6 @@ def _runs_gpus(spec: ClusterSpec, host: Host) -> bool:
     """Whether containers with GPUs run here, in our own Kubernetes or in Docker."""
     ours = spec.k3s is not None or runs_docker(spec)
     return ours and host.gpus > 0 and host.role != "balancer"
-
-
-DOCKER_DEADLINE_S: Final = 900.0
-"""Seconds if Docker may have to be installed: some hundred MB of packages."""
-FIRMWARE_DEADLINE_S: Final = 30.0
-"""Additional seconds for each card with firmware settings: three queries of all parameters and two
-calls that set; the time of one card is a guess."""
-VERIFY_DEADLINE_S: Final = 120.0
-PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
-"""Stdin lines that say how to do this run; they are not settings of the host."""
-
-_TOPICS: Final = (
-    driver_settings, firmware_settings, sriov_settings, qos_settings, kernel_settings,
-    routing_settings,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _RATE: Final = re.compile(r"([0-9.]+) Gb/sec \((\d+)X(?: ([A-Z0-9]+))?\)")
 _PORT_NAMES: Final = ("port.ifname", "port.local", "port.descr")
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 16, 32})
 """Valid lane counts of a PCIe link; the kernel prints 0 and 255 for an unknown link."""
+_ONE_SWITCH: Final = 1
+"""Bridges below the common one: only a switch chip's downstream port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,6 @@ def _link(fields: Mapping[str, str], name: str) -> LinkFact:
 
 def _above(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other
-
-
-_ONE_SWITCH: Final = 1
-"""Bridges below the common one: only a switch chip's downstream port."""
 
 
 class Distance(IntEnum):

@@ -24,6 +24,11 @@ IN_SERVICE: Final = "pending.in_service"
 """The host's own answer: `yes` if pods or containers may run."""
 _NOTICED: Final = {Effect.CLASS: "changes its class", Effect.TRAFFIC: "loses a moment"}
 OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host lists its cards"
+_NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})
+_OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
+_CARD_SETTINGS: Final = frozenset({"netdev", "eswitch_now", "lldpad", "serial"})
+"""Settings of a card that are compared, and that no step changes."""
+_VERSIONS: Final = ("driver.gpu_host", "driver.gpu_modules", "driver.dma_buf")
 
 
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
@@ -142,13 +147,6 @@ class _Card:
         if managed or not (wanted.isdigit() and offered.isdigit()) or int(wanted) <= int(offered):
             return
         yield self.fault("few-vfs", asked=wanted, offered=offered)
-
-
-_NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})
-_OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
-_CARD_SETTINGS: Final = frozenset({"netdev", "eswitch_now", "lldpad", "serial"})
-"""Settings of a card that are compared, and that no step changes."""
-_VERSIONS: Final = ("driver.gpu_host", "driver.gpu_modules", "driver.dma_buf")
 
 
 def _fault(device: str, cause: str, actual: str, wanted: str, pci: str = "") -> Finding:

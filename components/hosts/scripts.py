@@ -26,6 +26,10 @@ _PARTS: Final = (
 """The parts at the start of every verb, after `input` and the table of keys, in order."""
 _BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
 """`set` gives the verb, as the line of a step does."""
+_ALWAYS: Final = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
+_NETWORK_BITS: Final = 24
+"""The file gives addresses of devices without networks: the /24 around each counts as its network,
+which keeps the list short on a site with many hosts."""
 
 
 @cache
@@ -79,12 +83,6 @@ def boot_files_digest(config: str) -> str:
     """The digest that a host reports for its three boot files."""
     together = boot_unit_text() + boot_script_text() + config
     return hashlib.sha256(together.encode()).hexdigest()[:16]
-
-
-_ALWAYS: Final = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
-_NETWORK_BITS: Final = 24
-"""The file gives addresses of devices without networks: the /24 around each counts as its network,
-which keeps the list short on a site with many hosts."""
 
 
 def proxy_settings(spec: ClusterSpec) -> dict[str, str]:

@@ -28,6 +28,21 @@ DRIVER_PARAMETERS: Final = frozenset({
 """Stdin lines that say how to install a driver; they are not settings."""
 _KEY_DIGITS: Final = 12
 """Digits of the key's checksum in the setting: enough to notice a new key."""
+MASKED_PORTS: Final = 2
+"""mlxconfig supports the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""
+ALL_PRIORITIES: Final = "255"
+"""Factory default of `ROCE_CC_PRIO_MASK_P<port>`: a bit for each priority."""
+Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
+NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", "per_pf"})
+"""Answers of a host without a value: none of these can wait for a start."""
+BACK: Final = "pending.back."
+"""Prefix of the line of a released setting; its value is `<now> -> <before Railyard>`."""
+_NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
+NEEDS_WORDS: Final[Mapping[Needs, str]] = {
+    "reboot": "a reboot",
+    "power_cycle": "a power cycle (a warm reboot does not load it)",
+    "mlxfwreset": "a reset of the card by mlxfwreset, or a power cycle (a reboot does not load it)",
+}
 
 
 def repository_text(repository: DriverRepository) -> str:
@@ -106,12 +121,6 @@ def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return lines
 
 
-MASKED_PORTS: Final = 2
-"""mlxconfig supports the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""
-ALL_PRIORITIES: Final = "255"
-"""Factory default of `ROCE_CC_PRIO_MASK_P<port>`: a bit for each priority."""
-
-
 def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """The model of each card, its oldest allowed firmware, and its next-boot settings.
 
@@ -173,19 +182,6 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     return asked.num_of_vfs or max(
         each.vfs for each in ports if each.pci.rpartition(".")[0] == card
     )
-
-
-Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
-NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", "per_pf"})
-"""Answers of a host without a value: none of these can wait for a start."""
-BACK: Final = "pending.back."
-"""Prefix of the line of a released setting; its value is `<now> -> <before Railyard>`."""
-_NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
-NEEDS_WORDS: Final[Mapping[Needs, str]] = {
-    "reboot": "a reboot",
-    "power_cycle": "a power cycle (a warm reboot does not load it)",
-    "mlxfwreset": "a reset of the card by mlxfwreset, or a power cycle (a reboot does not load it)",
-}
 
 
 @dataclass(frozen=True, slots=True)

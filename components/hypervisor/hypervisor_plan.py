@@ -32,6 +32,16 @@ from components.remote.tools import Tool, ToolCall, assemble
 
 REBOOT_DEADLINE_S: Final = 1800.0
 """Seconds for one host: a GPU server's self-test takes many minutes (sources.md#esxi)."""
+Verb = Literal["observe", "converge", "undo", "reboot", "place"]
+_PARTS: Final = ("input", "reading", "writing")
+EDIT_DEADLINE_S: Final = 300.0
+"""Seconds for the work on one host, not counting the shutdown of its guests."""
+PARAMETERS: Final = frozenset({"order", "reboots", "power_off", "shutdown_s"})
+"""Lines on stdin that control this run and do not set anything on the hypervisor."""
+PASSED_THROUGH: Final = "VM Passthru"
+"""Owner of a device that a virtual machine may use, as `esxcli hardware pci list` prints it."""
+_AT_BOOT: Final = ("runtime", "current_owner")
+"""Settings that take effect only at a boot of the hypervisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +89,6 @@ def parse_request(text: str) -> RebootRequest:
     return read_request(_REQUEST, text, "reboot request")
 
 
-Verb = Literal["observe", "converge", "undo", "reboot", "place"]
-_PARTS: Final = ("input", "reading", "writing")
-
-
 @cache
 def _file(name: str) -> str:
     folder = resources.files("components.hypervisor").joinpath("scripts")
@@ -103,14 +109,6 @@ def hypervisor_tool() -> Tool:
 def hypervisor_call(verb: Verb) -> ToolCall:
     """One verb of the tool for ESXi hosts."""
     return ToolCall(hypervisor_tool(), verb)
-
-
-EDIT_DEADLINE_S: Final = 300.0
-"""Seconds for the work on one host, not counting the shutdown of its guests."""
-PARAMETERS: Final = frozenset({"order", "reboots", "power_off", "shutdown_s"})
-"""Lines on stdin that control this run and do not set anything on the hypervisor."""
-PASSED_THROUGH: Final = "VM Passthru"
-"""Owner of a device that a virtual machine may use, as `esxcli hardware pci list` prints it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +261,6 @@ def desired_state(hypervisor: Hypervisor) -> HostState:
             state[f"pci.{device}.passthrough"] = "true"
             state[f"pci.{device}.current_owner"] = PASSED_THROUGH
     return HostState(state)
-
-
-_AT_BOOT: Final = ("runtime", "current_owner")
-"""Settings that take effect only at a boot of the hypervisor."""
 
 
 def reboots_refused(

@@ -43,6 +43,15 @@ _INFINIBAND: Final = {
     # The guest has no PF, and NCCL would take the functions of one card for one device.
     "NCCL_IB_MERGE_VFS": "0",
 }
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ib_hcas": ("ib_ports", "ib_hcas"),
+    "ib_adapter": ("ib_ports", "ib_adapter", "memlock"),
+    "rdma_device": ("find_gid", "rdma_device", "memlock"),
+    "rdma_shared_device": ("find_gid", "rdma_shared_device", "memlock"),
+    "mpi_launch": ("mpi_program", "mpi_launch"),
+    "mpi_compare": ("mpi_program", "mpi_compare"),
+}
+"""Script to the files that form it, in order; other scripts are one file."""
 
 
 def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
@@ -162,17 +171,6 @@ def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple
     """
     search = on_devices(spec, (), kind, in_host=in_host)
     return (*search, "/bin/sh", "-c", job_script("nccl_conf"), "nccl_conf") if search else ()
-
-
-_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ib_hcas": ("ib_ports", "ib_hcas"),
-    "ib_adapter": ("ib_ports", "ib_adapter", "memlock"),
-    "rdma_device": ("find_gid", "rdma_device", "memlock"),
-    "rdma_shared_device": ("find_gid", "rdma_shared_device", "memlock"),
-    "mpi_launch": ("mpi_program", "mpi_launch"),
-    "mpi_compare": ("mpi_program", "mpi_compare"),
-}
-"""Script to the files that form it, in order; other scripts are one file."""
 
 
 @cache

@@ -38,6 +38,24 @@ SERVER_GROUP: Final = 4
 NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
 """Labels of the nodes that take DeepSpeed's workers, as in the notes."""
 EXAMPLES: Final = "/workspace/DeepSpeedExamples"
+ENVIRONMENT: Final = "railyard-rdma"
+"""Name of the ConfigMap for `envFrom`."""
+SCRIPTS: Final = "railyard-rdma-scripts"
+"""Name of the ConfigMap with `on-rails`, to be mounted as a folder."""
+ON_RAILS: Final = "on-rails"
+_TOPOLOGY: Final = "railyard-topology"
+_CONTAINER: Final = "Object.spec.containers"
+"""CEL's type of a container: a map with values of two types does not compile."""
+_EMPTY: Final = "[]"
+"""A list is made first, and filled by another patch: a list of objects in the `value` of a patch
+ends the request in a panic of kube-apiserver 1.36.3 (seen in the lab)."""
+_SH_C: Final = 2
+"""Words before the script in `sh -c SCRIPT`."""
+MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
+MPI_NAMESPACE: Final = "mpi-operator"
+_OF_PROFILES: Final = "kubeflow-"
+"""Prefix of the roles of Kubeflow's profiles: without Kubeflow no user has such a role."""
+_GROUPS: Final = {"Namespace": 0, "Deployment": 2}
 
 
 def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
@@ -151,21 +169,6 @@ def deepspeed_job(
     return mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
 
 
-ENVIRONMENT: Final = "railyard-rdma"
-"""Name of the ConfigMap for `envFrom`."""
-SCRIPTS: Final = "railyard-rdma-scripts"
-"""Name of the ConfigMap with `on-rails`, to be mounted as a folder."""
-ON_RAILS: Final = "on-rails"
-_TOPOLOGY: Final = "railyard-topology"
-_CONTAINER: Final = "Object.spec.containers"
-"""CEL's type of a container: a map with values of two types does not compile."""
-_EMPTY: Final = "[]"
-"""A list is made first, and filled by another patch: a list of objects in the `value` of a patch
-ends the request in a panic of kube-apiserver 1.36.3 (seen in the lab)."""
-_SH_C: Final = 2
-"""Words before the script in `sh -c SCRIPT`."""
-
-
 def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     """The objects for pods of users; empty if the file does not ask for them."""
     own = spec.jobs.own_pods
@@ -233,13 +236,6 @@ def _each(condition: str, path: str, value: str) -> str:
     place = f'"/spec/containers/" + string(i) + "/{path}"'
     patch = f'JSONPatch{{op: "add", path: {place}, value: {value}}}'
     return f"object.spec.containers.transformList(i, c, {condition}, {patch})"
-
-
-MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
-MPI_NAMESPACE: Final = "mpi-operator"
-_OF_PROFILES: Final = "kubeflow-"
-"""Prefix of the roles of Kubeflow's profiles: without Kubeflow no user has such a role."""
-_GROUPS: Final = {"Namespace": 0, "Deployment": 2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,14 @@ from components.pod_network.manifests import gpu_runtime, tolerations
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
 _TOPOLOGY: Final = "nccl-topology"
+TorchForm = Literal["job", "trainjob"]
+PORT: Final = 29500
+"""Where the first node waits for the others: torchrun's default."""
+_NODE: Final = "node"
+"""The container that Trainer looks for."""
+_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_ONCE: Final[Mapping[str, JsonValue]] = {"restartPolicy": "Never"}
+"""A rank that begins again would wait for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +171,6 @@ def launched_job(
         "env": env_list({"PRTE_MCA_plm_ssh_args": ssh}),
     }
     return mpi_job(spec, name, workers, launcher)
-
-
-TorchForm = Literal["job", "trainjob"]
-PORT: Final = 29500
-"""Where the first node waits for the others: torchrun's default."""
-_NODE: Final = "node"
-"""The container that Trainer looks for."""
-_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_ONCE: Final[Mapping[str, JsonValue]] = {"restartPolicy": "Never"}
-"""A rank that begins again would wait for the others."""
 
 
 def torch_objects(

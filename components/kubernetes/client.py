@@ -49,6 +49,27 @@ if TYPE_CHECKING:
 _NONE: Final = "none"
 _K3S: Final = "/etc/rancher/k3s/k3s.yaml"
 """K3s writes the file at the first start of a server, and its uninstall removes it."""
+Body = Mapping[str, Any]
+REQUEST_DEADLINE_S: Final = 5.0
+"""Seconds for one try of a request."""
+TRIES: Final = 4
+"""Attempts before the client gives up: the first one, and urllib3's three retries."""
+CALLS_AT_ONCE: Final = 16
+"""The most requests of one client under way, and its idle connections kept for the next ones:
+urllib3 keeps one, and opens another for each further call."""
+STEP: Final = "cluster-leave"
+KEEP: Final = "device keep-cluster"
+LEAVE: Final = "device leave-cluster"
+DROP: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
+"""With `true` the provider drops objects of a dead API from the state (its documentation)."""
+Part = Mapping[str, Any]
+_FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+_CREDENTIAL: Final = "ExecCredential"
+_PROGRAM_DEADLINE_S: Final = 60.0
+"""Deadline of the program that a kubeconfig names for the login; it may ask a person."""
+_MALFORMED: Final = (AttributeError, TypeError, ValueError)
+_EARLY: Final = timedelta(minutes=1)
+"""A token that ends sooner than this is renewed first."""
 
 
 def read_kubeconfig(
@@ -94,16 +115,6 @@ def _ask(server: Server, run: Run) -> str:
     if answer.exit_status:
         raise DeviceError(f"{server.endpoint.where}: {answer.stderr.strip()}")
     return answer.stdout
-
-
-Body = Mapping[str, Any]
-REQUEST_DEADLINE_S: Final = 5.0
-"""Seconds for one try of a request."""
-TRIES: Final = 4
-"""Attempts before the client gives up: the first one, and urllib3's three retries."""
-CALLS_AT_ONCE: Final = 16
-"""The most requests of one client under way, and its idle connections kept for the next ones:
-urllib3 keeps one, and opens another for each further call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +196,6 @@ class KubernetesCalls:
         return Answer(int(answer.status), data.decode(errors="replace"))
 
 
-STEP: Final = "cluster-leave"
-KEEP: Final = "device keep-cluster"
-LEAVE: Final = "device leave-cluster"
-DROP: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
-"""With `true` the provider drops objects of a dead API from the state (its documentation)."""
-
-
 @dataclass(frozen=True, slots=True)
 class LeaveRequest:
     """The request on stdin."""
@@ -236,16 +240,6 @@ def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
             f"cannot be deleted: {error}\n  result no device was changed.\n  fix    {fix}"
         ) from error
     return "{}"
-
-
-Part = Mapping[str, Any]
-_FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
-_CREDENTIAL: Final = "ExecCredential"
-_PROGRAM_DEADLINE_S: Final = 60.0
-"""Deadline of the program that a kubeconfig names for the login; it may ask a person."""
-_MALFORMED: Final = (AttributeError, TypeError, ValueError)
-_EARLY: Final = timedelta(minutes=1)
-"""A token that ends sooner than this is renewed first."""
 
 
 def _named(document: Part, kind: str, name: str) -> Part:

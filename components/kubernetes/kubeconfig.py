@@ -26,6 +26,10 @@ _OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "user": ("client-certificate-data", "client-key-data"),
 }
 """Keys of a server's own kubeconfig."""
+POD_ACCESS: Final = "the pod's own access"
+"""Name of the kubeconfig of a pod among the secrets; no site can name a secret so."""
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where every pod has its token (Kubernetes, "Accessing the Kubernetes API from a Pod")."""
 
 
 def _own_parts(text: str) -> tuple[_Part, _Part]:
@@ -120,12 +124,6 @@ def renewal_note(kubeconfig: str, now: datetime | None = None) -> str:
     if end - (now or datetime.now(UTC)) > RENEWAL_WINDOW:
         return ""
     return f"the client certificate ends on {end:%Y-%m-%d}"
-
-
-POD_ACCESS: Final = "the pod's own access"
-"""Name of the kubeconfig of a pod among the secrets; no site can name a secret so."""
-_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where every pod has its token (Kubernetes, "Accessing the Kubernetes API from a Pod")."""
 
 
 def pod_access(environ: Mapping[str, str], account: Path = _ACCOUNT) -> dict[str, str]:

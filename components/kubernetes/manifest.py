@@ -42,6 +42,11 @@ the next refresh, and the engine then prints the whole change in a preview, alth
 unchanged. `hide_diffs` does not help: with it the engine prints every object at every refresh."""
 _SHARED: Final = frozenset({"CustomResourceDefinition", "Namespace"})
 _FROM_OTHERS: Final = "aggregationRule"
+_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+LOGIN_HOLE: Final = "railyard:registry-login"
+"""Replaces the value, which is filled in when the object is made."""
+LOGIN_DATA: Final = {".dockerconfigjson": LOGIN_HOLE}
+_BODIES: Final = TypeAdapter(list[Body])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +133,6 @@ def name_of(body: object) -> str:
     return str(map_at(body, "metadata").get("name", ""))
 
 
-_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
-
-
 def pods_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
     """Every pod in an object: each mapping with a list of containers."""
     if isinstance(value, list):
@@ -174,11 +176,6 @@ def pulling(spec: ClusterSpec, body: Body) -> Body:
     return changed
 
 
-LOGIN_HOLE: Final = "railyard:registry-login"
-"""Replaces the value, which is filled in when the object is made."""
-LOGIN_DATA: Final = {".dockerconfigjson": LOGIN_HOLE}
-
-
 @dataclass(frozen=True, slots=True)
 class RegistryAccount:
     """The account for pulls, without the password."""
@@ -220,9 +217,6 @@ def login_value(account: RegistryAccount, password: str) -> str:
     entry = {"username": account.user, "password": password, "auth": auth}
     config = json.dumps({"auths": {account.host: entry}}, sort_keys=True)
     return base64.b64encode(config.encode()).decode()
-
-
-_BODIES: Final = TypeAdapter(list[Body])
 
 
 def load_vendored(package: str, name: str) -> list[Body]:

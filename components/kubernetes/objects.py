@@ -22,6 +22,9 @@ from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
 from components.remote.step import env_name
 
+MANY: Final = 20
+"""From this number of names in the state, a gate takes less space: it costs some six names."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
@@ -62,10 +65,6 @@ class PodNetworkReady(_Ready):
 
 class JobsReady(_Ready):
     """MPI jobs run."""
-
-
-MANY: Final = 20
-"""From this number of names in the state, a gate takes less space: it costs some six names."""
 
 
 def apply_manifests(

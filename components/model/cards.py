@@ -31,6 +31,32 @@ MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
 CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
 """A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
+LinkGtS = Annotated[
+    float,
+    Field(gt=0),
+    only(
+        PCIE_GT_S.__contains__,
+        "{:g} GT/s is not a PCI Express speed; expected one of "
+        + ", ".join(f"{speed:g}" for speed in PCIE_GT_S),
+        "write it in the form shown above.",
+    ),
+    WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
+]
+"""Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""
+GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
+"""How a card reaches GPU memory."""
+GPU_DRIVER: Final = r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$"
+GpuDriverVersion = Annotated[str, StringConstraints(pattern=GPU_DRIVER)]
+"""A GPU driver's version as `modinfo -F version nvidia` shows it: branch and release."""
+TOOLKIT_VERSION = r"^[0-9]+(\.[0-9]+)+(-[0-9]+)?$"
+ToolkitVersion = Annotated[str, StringConstraints(pattern=TOOLKIT_VERSION)]
+"""A version as apt and dnf have it, without an epoch."""
+PACKAGE_NAME: Final = r"^[a-z0-9][a-z0-9.+-]*$"
+PackageName = Annotated[str, StringConstraints(pattern=PACKAGE_NAME)]
+"""A package as apt and dnf take it, without a version: the repository holds one."""
+_ADDRESS: Final = r"(/|https://)[A-Za-z0-9._:/@,+-]+"
+"""Addresses that the scripts accept: no characters special to a shell or apt."""
+_NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")
 
 
 class ReceiveBuffers(Frozen):
@@ -53,20 +79,6 @@ class HostQos(Frozen):
     default the driver's (7)."""
     buffers: ReceiveBuffers | None = None
     """Receive buffers; default the driver's."""
-
-
-LinkGtS = Annotated[
-    float,
-    Field(gt=0),
-    only(
-        PCIE_GT_S.__contains__,
-        "{:g} GT/s is not a PCI Express speed; expected one of "
-        + ", ".join(f"{speed:g}" for speed in PCIE_GT_S),
-        "write it in the form shown above.",
-    ),
-    WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
-]
-"""Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""
 
 
 class FirmwareFloor(Frozen):
@@ -156,22 +168,6 @@ class HcaPf(Frozen):
     guids: tuple[PortGuid, ...] = ()
     """GUIDs of the VFs, node and port alike; by default derived from the names of site and host,
     the PCI address and the VF's number."""
-
-
-GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
-"""How a card reaches GPU memory."""
-GPU_DRIVER: Final = r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$"
-GpuDriverVersion = Annotated[str, StringConstraints(pattern=GPU_DRIVER)]
-"""A GPU driver's version as `modinfo -F version nvidia` shows it: branch and release."""
-TOOLKIT_VERSION = r"^[0-9]+(\.[0-9]+)+(-[0-9]+)?$"
-ToolkitVersion = Annotated[str, StringConstraints(pattern=TOOLKIT_VERSION)]
-"""A version as apt and dnf have it, without an epoch."""
-PACKAGE_NAME: Final = r"^[a-z0-9][a-z0-9.+-]*$"
-PackageName = Annotated[str, StringConstraints(pattern=PACKAGE_NAME)]
-"""A package as apt and dnf take it, without a version: the repository holds one."""
-_ADDRESS: Final = r"(/|https://)[A-Za-z0-9._:/@,+-]+"
-"""Addresses that the scripts accept: no characters special to a shell or apt."""
-_NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")
 
 
 def _address(text: str) -> str:

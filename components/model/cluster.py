@@ -23,6 +23,14 @@ from components.model.switch_models import DescribedNic, DescribedSwitch
 from components.model.texts import ModelName, Waivers
 from components.model.units import DnsLabel, Frozen
 
+Seconds = Annotated[float, Field(ge=1, le=86400)]
+SPINES: Final = "spines"
+"""The stack of a split site with all switches outside of its units."""
+CLUSTER: Final = "cluster"
+"""The stack with everything that runs on the hosts, and with the hosts outside of units."""
+RESERVED: Final = (SPINES, CLUSTER)
+"""Names that no unit can have."""
+
 
 class SwitchWaves(Frozen):
     """How many switches an update changes at a time.
@@ -72,9 +80,6 @@ class Disruption(Frozen):
         return self.switches or SwitchWaves()
 
 
-Seconds = Annotated[float, Field(ge=1, le=86400)]
-
-
 class SwitchDeadlines(Frozen):
     """How long the session with a switch may take: a base, and some time for each command."""
 
@@ -106,14 +111,6 @@ class Deadlines(Frozen):
     """For each switch."""
     host: HostDeadlines = HostDeadlines()
     """For each host."""
-
-
-SPINES: Final = "spines"
-"""The stack of a split site with all switches outside of its units."""
-CLUSTER: Final = "cluster"
-"""The stack with everything that runs on the hosts, and with the hosts outside of units."""
-RESERVED: Final = (SPINES, CLUSTER)
-"""Names that no unit can have."""
 
 
 class Unit(Frozen):

@@ -20,6 +20,39 @@ LOCATION: Final = r"^[a-z]{2}-[a-z]+[0-9]+-[a-z]$"
 INSTANCE_IMAGE: Final = r"^[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?$"
 _ANYWHERE: Final = IPv4Network("0.0.0.0/0")
 _LOOPBACK: Final = rf"(localhost|127(\.{OCTET}){{3}})"
+AllowedNetworks = Annotated[
+    tuple[
+        Annotated[
+            units.Ipv4Net,
+            only(
+                lambda network: network != _ANYWHERE,
+                "every address on the internet could connect, and open ports are attacked within "
+                "minutes",
+                "write the networks from which it is used, for example 203.0.113.0/24.",
+            ),
+            form_schema(rf"^(?!0\.0\.0\.0/0$){units.IPV4_NET}$", "ipv4network"),
+        ],
+        ...,
+    ],
+    Field(min_length=1),
+]
+"""Networks that can reach an open port of the cloud, never the whole internet."""
+ESXI_RELEASE: Final = r"^[0-9]{1,2}\.[0-9](\.[0-9]|U[0-9][a-z]?)?$"
+"""`7.0.2` is `7.0U2` in the words of `esxcli system version get`."""
+_WINDOWS_GIB: Final = tuple(1 << power for power in range(5, 23))
+"""Powers of two. Fewer than 32 GiB hold no data-centre GPU: the T4's 16 GiB, doubled
+(sources.md#esxi). An address of x86-64 has 52 bits: 4 PiB."""
+MmioWindow = Annotated[
+    int,
+    only(
+        _WINDOWS_GIB.__contains__,
+        "a machine cannot have a 64-bit window of {} GiB",
+        f"write a power of two of at least {_WINDOWS_GIB[0]}: twice the GPUs' memory, rounded "
+        "up; 128 for one 40 or 64 GB GPU.",
+    ),
+    WithJsonSchema({"type": "integer", "enum": list(_WINDOWS_GIB)}),
+]
+"""It holds the BARs of the devices; a GPU does not start if the window is too small."""
 
 
 def _api_address(text: str) -> str:
@@ -49,23 +82,6 @@ ApiAddress = Annotated[
 ]
 """An https address; plain http only on this machine. Requests are signed but not secret: over http
 everyone on the path could read and repeat them."""
-AllowedNetworks = Annotated[
-    tuple[
-        Annotated[
-            units.Ipv4Net,
-            only(
-                lambda network: network != _ANYWHERE,
-                "every address on the internet could connect, and open ports are attacked within "
-                "minutes",
-                "write the networks from which it is used, for example 203.0.113.0/24.",
-            ),
-            form_schema(rf"^(?!0\.0\.0\.0/0$){units.IPV4_NET}$", "ipv4network"),
-        ],
-        ...,
-    ],
-    Field(min_length=1),
-]
-"""Networks that can reach an open port of the cloud, never the whole internet."""
 
 
 class InfiniBandFabric(units.Frozen):
@@ -139,26 +155,6 @@ class OnPrem(units.Frozen):
 
     kind: Literal["onprem"]
     """The kind of site."""
-
-
-ESXI_RELEASE: Final = r"^[0-9]{1,2}\.[0-9](\.[0-9]|U[0-9][a-z]?)?$"
-"""`7.0.2` is `7.0U2` in the words of `esxcli system version get`."""
-_WINDOWS_GIB: Final = tuple(1 << power for power in range(5, 23))
-"""Powers of two. Fewer than 32 GiB hold no data-centre GPU: the T4's 16 GiB, doubled
-(sources.md#esxi). An address of x86-64 has 52 bits: 4 PiB."""
-
-
-MmioWindow = Annotated[
-    int,
-    only(
-        _WINDOWS_GIB.__contains__,
-        "a machine cannot have a 64-bit window of {} GiB",
-        f"write a power of two of at least {_WINDOWS_GIB[0]}: twice the GPUs' memory, rounded "
-        "up; 128 for one 40 or 64 GB GPU.",
-    ),
-    WithJsonSchema({"type": "integer", "enum": list(_WINDOWS_GIB)}),
-]
-"""It holds the BARs of the devices; a GPU does not start if the window is too small."""
 
 
 class VirtualMachine(units.Frozen):

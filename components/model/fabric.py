@@ -16,6 +16,19 @@ from components.model.texts import ModelName, PluggedIn, form_schema, only
 DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`), and
 priority n to traffic class n."""
+RAIL_RESOURCE: Final = r"^[a-zA-Z0-9]([a-zA-Z0-9_]{0,61}[a-zA-Z0-9])?$"
+RailResource = Annotated[str, Field(pattern=RAIL_RESOURCE)]
+"""A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
+RouterId = Annotated[
+    units.Ipv4,
+    only(
+        lambda address: is_machine_ipv4(str(address)),
+        "{} is not a valid address for a switch",
+        "choose an address that nothing else has, for example 10.255.0.1.",
+    ),
+    form_schema(MACHINE_IPV4, "ipv4"),
+]
+"""It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 
 class Rdma(units.Frozen):
@@ -97,23 +110,6 @@ class Rdma(units.Frozen):
     def ip_traffic_class(self) -> int:
         """The IP ToS byte of RoCE packets: DSCP shifted by two, ECT(0) set (106 for DSCP 26)."""
         return self.dscp << 2 | 2
-
-
-RAIL_RESOURCE: Final = r"^[a-zA-Z0-9]([a-zA-Z0-9_]{0,61}[a-zA-Z0-9])?$"
-RailResource = Annotated[str, Field(pattern=RAIL_RESOURCE)]
-"""A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
-
-
-RouterId = Annotated[
-    units.Ipv4,
-    only(
-        lambda address: is_machine_ipv4(str(address)),
-        "{} is not a valid address for a switch",
-        "choose an address that nothing else has, for example 10.255.0.1.",
-    ),
-    form_schema(MACHINE_IPV4, "ipv4"),
-]
-"""It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 
 class LeafSubnet(units.Frozen):

@@ -53,6 +53,9 @@ HostName = Annotated[
     form_schema(rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){units.DNS_LABEL.removeprefix('^')}"),
 ]
 """A DNS label that no hosts file uses for something else."""
+HostRole = Literal["control_plane", "worker", "balancer", "storage", "login"]
+OUTSIDE: Final = frozenset({"storage", "login"})
+"""Roles of hosts on the rails but outside of the cluster."""
 
 
 def _netdev_of(data: dict[str, Any]) -> str:
@@ -170,11 +173,6 @@ class User(units.Frozen):
     """Login name."""
     uid: Annotated[int, Field(ge=1000, le=60000)] = 1000
     """User id on all hosts."""
-
-
-HostRole = Literal["control_plane", "worker", "balancer", "storage", "login"]
-OUTSIDE: Final = frozenset({"storage", "login"})
-"""Roles of hosts on the rails but outside of the cluster."""
 
 
 class Host(units.Frozen):

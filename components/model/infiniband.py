@@ -31,6 +31,17 @@ DEFAULT_PARTITION: Final = "Default"
 """The subnet manager's own partition, as MLNX-OS names it."""
 _DEFAULT_PKEY: Final = 0x7FFF
 _MEMBERSHIP_BIT: Final = 0x8000
+PartitionName = Annotated[
+    str,
+    StringConstraints(pattern=PARTITION_NAME),
+    only(
+        lambda name: name.lower() != DEFAULT_PARTITION.lower(),
+        f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
+        "choose another name; Railyard does not manage Default.",
+    ),
+    form_schema(rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}"),
+]
+"""One word of MLNX-OS' command line; the subnet manager's own partition Default is excluded."""
 
 
 def _partition_key(pkey: int) -> int:
@@ -50,17 +61,6 @@ def _partition_key(pkey: int) -> int:
     raise refuse(what, fix)
 
 
-PartitionName = Annotated[
-    str,
-    StringConstraints(pattern=PARTITION_NAME),
-    only(
-        lambda name: name.lower() != DEFAULT_PARTITION.lower(),
-        f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
-        "choose another name; Railyard does not manage Default.",
-    ),
-    form_schema(rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}"),
-]
-"""One word of MLNX-OS' command line; the subnet manager's own partition Default is excluded."""
 PartitionKey = Annotated[
     int,
     AfterValidator(_partition_key),

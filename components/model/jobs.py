@@ -17,6 +17,40 @@ AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWrit
 """Of a persistent volume (Kubernetes core/v1, PersistentVolumeAccessMode)."""
 ARENA_RESOURCE: Final = "hca"
 """The resource that Arena's `--rdma` requests, after the prefix (its charts)."""
+DOCKER_HUB: Final = "docker.io"
+"""The registry of an image name without one."""
+CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
+_SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
+_SIZE_FIX: Final = "write it as nccl-tests takes it, 1G or more: for example 2G."
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_JUDGED_BYTES: Final = 1 << 30
+"""Least message size for judging bandwidth, 1 GiB: it levels out there."""
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
+LATENCY_TAIL_US: Final = 50.0
+"""Default of `acceptance.latency_tail_us`, which says why."""
+SuiteName = Literal["quick", "full", "soak"]
+PerftestTool = Literal[
+    "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
+]
+CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
+CRON_FIELDS: Final = (
+    ("minute", 0, 59, ""),
+    ("hour", 0, 23, ""),
+    ("day of the month", 1, 31, ""),
+    ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    ("day of the week", 0, 6, "sun mon tue wed thu fri sat"),
+)
+"""Each field of cron with its limits and names, as Kubernetes' parser has them (robfig/cron v3.0.1,
+parser.go and spec.go): 7 is no Sunday there."""
+_CRON_WORDS: Final = r"@(yearly|annually|monthly|weekly|daily|midnight|hourly)"
+_CRON_PART: Final = re.compile(r"(\*|\?|[0-9a-z]+)(?:-([0-9a-z]+))?(?:/([0-9]+))?")
+_CRON_FIX: Final = 'write five fields of cron, such as "0 3 * * *" for 03:00 each day.'
+_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+CRON_SCHEDULE: Final = r"^(@[a-z]+|[0-9A-Za-z*?/,_=+ -]+)$"
+TIME_ZONE: Final = r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
+GATEWAY: Final = (
+    r"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$"
+)
 
 
 class TopologyFile(units.Frozen):
@@ -119,10 +153,6 @@ class Jobs(units.Frozen):
     """The environment for users' own pods; default none."""
 
 
-DOCKER_HUB: Final = "docker.io"
-"""The registry of an image name without one."""
-
-
 class RegistryLogin(units.Frozen):
     """Login to a registry."""
 
@@ -176,21 +206,6 @@ def registry_of(image: str) -> str:
     return first if named else DOCKER_HUB
 
 
-CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
-_SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
-_SIZE_FIX: Final = "write it as nccl-tests takes it, 1G or more: for example 2G."
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_JUDGED_BYTES: Final = 1 << 30
-"""Least message size for judging bandwidth, 1 GiB: it levels out there."""
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
-LATENCY_TAIL_US: Final = 50.0
-"""Default of `acceptance.latency_tail_us`, which says why."""
-SuiteName = Literal["quick", "full", "soak"]
-PerftestTool = Literal[
-    "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
-]
-
-
 def _at_least(number: int) -> str:
     """The pattern of whole numbers from one on."""
     text = str(number)
@@ -217,7 +232,6 @@ MessageSize = Annotated[
     ),
 ]
 """A size as nccl-tests takes it, at least 1 GiB, where bandwidth is judged."""
-CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
 
 
 class PerftestCase(units.Frozen):
@@ -357,21 +371,6 @@ class Acceptance(units.Frozen):
     """Limits of lost, repeated, paused and marked packets."""
 
 
-CRON_FIELDS: Final = (
-    ("minute", 0, 59, ""),
-    ("hour", 0, 23, ""),
-    ("day of the month", 1, 31, ""),
-    ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
-    ("day of the week", 0, 6, "sun mon tue wed thu fri sat"),
-)
-"""Each field of cron with its limits and names, as Kubernetes' parser has them (robfig/cron v3.0.1,
-parser.go and spec.go): 7 is no Sunday there."""
-_CRON_WORDS: Final = r"@(yearly|annually|monthly|weekly|daily|midnight|hourly)"
-_CRON_PART: Final = re.compile(r"(\*|\?|[0-9a-z]+)(?:-([0-9a-z]+))?(?:/([0-9]+))?")
-_CRON_FIX: Final = 'write five fields of cron, such as "0 3 * * *" for 03:00 each day.'
-_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
-
 def _cron(text: str) -> str:
     """Refuse what Kubernetes would refuse, and a date that no year has."""
     if re.fullmatch(_CRON_WORDS, text):
@@ -417,13 +416,6 @@ def _time_zone(name: str) -> str:
         fix = "write a name such as Europe/Berlin or Etc/UTC."
         raise texts.refuse(f"{name!r} is no time zone of the IANA database", fix, sorted(known))
     return name
-
-
-CRON_SCHEDULE: Final = r"^(@[a-z]+|[0-9A-Za-z*?/,_=+ -]+)$"
-TIME_ZONE: Final = r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
-GATEWAY: Final = (
-    r"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$"
-)
 
 
 class Watch(units.Frozen):

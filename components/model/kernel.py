@@ -31,6 +31,20 @@ _NUMBER: Final = rf"({_DIGITS.pattern}|{_UNIT.pattern})"
 _UNREAD: Final = rf"(-?0[0-9xX]\S*|{_UNIT.pattern})"
 _DECIMAL: Final = rf"(?!(?=\s*({_NUMBER}\s+)*{_NUMBER}\s*$)\s*(.*\s)?{_UNREAD}(\s|$))"
 """Before a text: rules out a list of numbers of which one would read back in another form."""
+SysctlValue = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    BeforeValidator(  # several numbers are one text, as in `/proc/sys`
+        lambda value: re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
+    ),
+    Field(pattern=SYSCTL_VALUE),
+]
+"""Value of a kernel setting; the hosts' scripts accept these characters."""
+_VALUES: Final[TypeAdapter[str]] = TypeAdapter(SysctlValue)
+_TEXT: Final[dict[str, object]] = {"type": "string", "pattern": _WRITTEN}
+_WHOLE: Final[dict[str, object]] = {"type": "integer"}
+Pages = Annotated[int, Field(ge=0, le=9_999_999)]
+"""Number of huge pages; the hosts' scripts accept this many at most, 19 TiB in 2 MiB pages."""
 
 
 def _flaw_of_number(name: str, value: str) -> PydanticCustomError | None:
@@ -76,18 +90,6 @@ def _as_kernel(word: str) -> str:
         return str(int(word))
 
 
-SysctlValue = Annotated[
-    str,
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    BeforeValidator(  # several numbers are one text, as in `/proc/sys`
-        lambda value: re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
-    ),
-    Field(pattern=SYSCTL_VALUE),
-]
-"""Value of a kernel setting; the hosts' scripts accept these characters."""
-_VALUES: Final[TypeAdapter[str]] = TypeAdapter(SysctlValue)
-
-
 def _settings(value: object) -> object:
     """Judge name and value of each entry, all at once."""
     written = cast("dict[Any, object]", value) if isinstance(value, dict) else {}
@@ -114,8 +116,6 @@ def _settings(value: object) -> object:
     return cast("object", value)
 
 
-_TEXT: Final[dict[str, object]] = {"type": "string", "pattern": _WRITTEN}
-_WHOLE: Final[dict[str, object]] = {"type": "integer"}
 Sysctls = Annotated[
     dict[str, SysctlValue],
     BeforeValidator(_settings),
@@ -137,8 +137,6 @@ Sysctls = Annotated[
 ]
 """Kernel settings by name. A number is written as the kernel shows it, in decimal: it reads 010 as
 octal and 0x10 as hexadecimal (`strtoul` with base 0), and takes no units."""
-Pages = Annotated[int, Field(ge=0, le=9_999_999)]
-"""Number of huge pages; the hosts' scripts accept this many at most, 19 TiB in 2 MiB pages."""
 
 
 class KernelSettings(Frozen):

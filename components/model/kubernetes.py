@@ -23,6 +23,54 @@ Owner = Literal["ours", "theirs", "none"]
 """`ours`: Railyard installs it, and refuses if another one exists. `theirs`: it exists; Railyard
 installs nothing, and reports if it does not meet the site's needs. `none`: the site does not need
 it."""
+KUBERNETES_VERSION: Final = r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([+-][0-9A-Za-z.+-]+)?$"
+CRON: Final = r"^[0-9*/,-]+( [0-9*/,-]+){4}$"
+"""Five fields of numbers, ranges, lists and steps."""
+_MAX_SERVICE_BITS: Final = 12
+"""kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
+_MIN_SERVICE_BITS: Final = 28
+"""K3s gives its DNS the tenth address of the range."""
+_NODE_PORTS: Final = range(30000, 32768)
+_TAKEN: Final = {
+    2379: "etcd's clients",
+    2380: "etcd's members",
+    6444: "K3s' own API server behind the port",
+    10250: "the kubelet",
+    10257: "the controller manager",
+    10259: "the scheduler",
+}
+"""Ports of a K3s server and who has them (lab/sources.md#k3s)."""
+ServiceNet = Annotated[
+    units.Ipv4Net,
+    only(
+        lambda network: network.prefixlen >= _MAX_SERVICE_BITS,
+        "the service network {} is larger than Kubernetes allows",
+        "use a /12 or smaller; /16 is usual.",
+    ),
+    only(
+        lambda network: network.prefixlen <= _MIN_SERVICE_BITS,
+        "the service network {} is too small for K3s' own services",
+        "use a /28 or larger; /16 is usual.",
+    ),
+    form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){units.IPV4_NET}$", "ipv4network"),
+]
+"""The addresses of services: a /12 to a /28."""
+CPU_LIST: Final = r"^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
+"""As Linux writes sets of CPUs: `0-1,64-65`."""
+CpuList = Annotated[str, StringConstraints(pattern=CPU_LIST)]
+TopologyPolicy = Literal["best-effort", "restricted", "single-numa-node"]
+KUBERNETES_RELEASE: Final = r"^v1\.[0-9]+\.[0-9]+$"
+KUBESPRAY_TAG: Final = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
+COMMIT: Final = r"^[0-9a-f]{40}$"
+GIT_ADDRESS: Final = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
+VARIABLE: Final = r"^[a-z][a-z0-9_]*$"
+KubesprayRelease = Annotated[str, StringConstraints(pattern=KUBERNETES_RELEASE)]
+"""An exact release of upstream Kubernetes."""
+ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]
+"""Bytes. Less than 1280 carries no IPv6; 9216 is the most that switches carry."""
+NodePrefix = Annotated[int, Field(ge=20, le=28)]
+"""From /28 with 14 pods of a node to /20 with 4,094."""
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
 
 
 class ClusterParts(units.Frozen):
@@ -67,25 +115,6 @@ class ClusterParts(units.Frozen):
     """Kubeflow Trainer, which Railyard never installs; `theirs` for jobs of the form `trainjob`."""
 
 
-KUBERNETES_VERSION: Final = r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([+-][0-9A-Za-z.+-]+)?$"
-CRON: Final = r"^[0-9*/,-]+( [0-9*/,-]+){4}$"
-"""Five fields of numbers, ranges, lists and steps."""
-_MAX_SERVICE_BITS: Final = 12
-"""kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
-_MIN_SERVICE_BITS: Final = 28
-"""K3s gives its DNS the tenth address of the range."""
-_NODE_PORTS: Final = range(30000, 32768)
-_TAKEN: Final = {
-    2379: "etcd's clients",
-    2380: "etcd's members",
-    6444: "K3s' own API server behind the port",
-    10250: "the kubelet",
-    10257: "the controller manager",
-    10259: "the scheduler",
-}
-"""Ports of a K3s server and who has them (lab/sources.md#k3s)."""
-
-
 def _server_port(port: int) -> int:
     taken = _TAKEN.get(port)
     if port in _NODE_PORTS:
@@ -97,21 +126,6 @@ def _server_port(port: int) -> int:
     return port
 
 
-ServiceNet = Annotated[
-    units.Ipv4Net,
-    only(
-        lambda network: network.prefixlen >= _MAX_SERVICE_BITS,
-        "the service network {} is larger than Kubernetes allows",
-        "use a /12 or smaller; /16 is usual.",
-    ),
-    only(
-        lambda network: network.prefixlen <= _MIN_SERVICE_BITS,
-        "the service network {} is too small for K3s' own services",
-        "use a /28 or larger; /16 is usual.",
-    ),
-    form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){units.IPV4_NET}$", "ipv4network"),
-]
-"""The addresses of services: a /12 to a /28."""
 ServerPort = Annotated[
     units.TcpPort,
     AfterValidator(_server_port),
@@ -160,12 +174,6 @@ class K3sSource(units.Frozen):
     before K3s, by `dnf`, with container-selinux from their distribution. Default: not installed."""
     selinux_policy_sha256: units.Sha256 | None = None
     """Checksum of `selinux_policy`."""
-
-
-CPU_LIST: Final = r"^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
-"""As Linux writes sets of CPUs: `0-1,64-65`."""
-CpuList = Annotated[str, StringConstraints(pattern=CPU_LIST)]
-TopologyPolicy = Literal["best-effort", "restricted", "single-numa-node"]
 
 
 class Alignment(units.Frozen):
@@ -262,20 +270,6 @@ class K3sPlane(Plane):
     cluster. The last update's value counts."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; `nvidia` becomes the default runtime."""
-
-
-KUBERNETES_RELEASE: Final = r"^v1\.[0-9]+\.[0-9]+$"
-KUBESPRAY_TAG: Final = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
-COMMIT: Final = r"^[0-9a-f]{40}$"
-GIT_ADDRESS: Final = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
-VARIABLE: Final = r"^[a-z][a-z0-9_]*$"
-KubesprayRelease = Annotated[str, StringConstraints(pattern=KUBERNETES_RELEASE)]
-"""An exact release of upstream Kubernetes."""
-ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]
-"""Bytes. Less than 1280 carries no IPv6; 9216 is the most that switches carry."""
-NodePrefix = Annotated[int, Field(ge=20, le=28)]
-"""From /28 with 14 pods of a node to /20 with 4,094."""
-Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
 
 
 def _no_templates(values: dict[str, JsonValue]) -> dict[str, JsonValue]:

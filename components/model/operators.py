@@ -23,6 +23,12 @@ VERSION_PATHS: Final[Mapping[Component, SpecPath]] = {
     "nvidia-device-plugin": ("operators", "gpu_device_plugin", "chart", "version"),
 }
 """Place of a component's version in the file."""
+ChartValues: TypeAlias = dict[str, JsonValue]
+"""Values of a chart; only the chart knows their keys."""
+ChartRelease = Annotated[str, StringConstraints(pattern=units.EXACT_RELEASE)]
+"""One exact release."""
+DriverTag = Annotated[str, StringConstraints(pattern=units.DRIVER_TAG)]
+"""A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 
 
 def versions_of(spec: ClusterSpec) -> dict[Component, str]:
@@ -73,14 +79,6 @@ def with_version_set(site: object) -> object:
             operators[key] = {**_mapping(operators[key]), "chart": ours}
             changed["operators"] = operators
     return changed
-
-
-ChartValues: TypeAlias = dict[str, JsonValue]
-"""Values of a chart; only the chart knows their keys."""
-ChartRelease = Annotated[str, StringConstraints(pattern=units.EXACT_RELEASE)]
-"""One exact release."""
-DriverTag = Annotated[str, StringConstraints(pattern=units.DRIVER_TAG)]
-"""A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 
 
 class ChartSource(units.Frozen):

@@ -21,6 +21,26 @@ from components.model.kubernetes import ClusterParts, ExistingPlane, Owner
 from components.model.once import once
 from components.model.places import is_flat
 
+Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
+"""How pods connect to the rails: `mode`, and with shared cards their interface."""
+_ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
+Program = Literal[
+    "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
+]
+_OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
+"""Programs that `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
+_OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
+"""Programs that the daemon of the SR-IOV network operator copies onto each node."""
+IMAGES: Final[dict[Program, Part]] = {
+    "sriov": "sriov_cni",
+    "ib-sriov": "ib_sriov_cni",
+    "rdma": "rdma_cni",
+    "ipoib": "ipoib_cni",
+}
+"""Program to its key of `sources.images`; all others are in `cni_plugins`."""
+_SHOWN: Final = 8
+"""Number of hosts in one line; `hosts` in the file lists all."""
+
 
 def pods_have_vfs(spec: ClusterSpec) -> bool:
     """Whether pods reach the rails through VFs."""
@@ -85,25 +105,6 @@ def runs_docker(spec: ClusterSpec) -> bool:
     """Whether containers run in Docker, with or without K3s above it."""
     by_k3s = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     return spec.host_defaults.docker or by_k3s
-
-
-Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
-"""How pods connect to the rails: `mode`, and with shared cards their interface."""
-_ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
-Program = Literal[
-    "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
-]
-_OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
-"""Programs that `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
-_OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
-"""Programs that the daemon of the SR-IOV network operator copies onto each node."""
-IMAGES: Final[dict[Program, Part]] = {
-    "sriov": "sriov_cni",
-    "ib-sriov": "ib_sriov_cni",
-    "rdma": "rdma_cni",
-    "ipoib": "ipoib_cni",
-}
-"""Program to its key of `sources.images`; all others are in `cni_plugins`."""
 
 
 def cni_paths(spec: ClusterSpec) -> CniPaths:
@@ -268,10 +269,6 @@ def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] 
     if spec.k3s is not None or not ours:
         return None
     return "whereabouts" if installs(spec, "whereabouts") else "cni_plugins"
-
-
-_SHOWN: Final = 8
-"""Number of hosts in one line; `hosts` in the file lists all."""
 
 
 def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:

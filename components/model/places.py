@@ -22,6 +22,8 @@ from components.model.sources import JumpError, with_way
 from components.model.units import Ssh
 
 _Device = TypeVar("_Device", Switch, Host, Hypervisor)
+_TWO_ENDS: Final = 31
+"""Prefix length of a network of two addresses."""
 
 
 def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
@@ -70,10 +72,6 @@ def with_jump_hosts(spec: ClusterSpec) -> ClusterSpec:
         hypervisors = tuple(reached(each) for each in spec.hypervisors)
         update["environment"] = spec.environment.model_copy(update={"hypervisors": hypervisors})
     return spec.model_copy(update=update)
-
-
-_TWO_ENDS: Final = 31
-"""Prefix length of a network of two addresses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ KEY_TYPES: Final = (
 """Types of host keys, the strongest first."""
 _LENGTH_BYTES: Final = 4
 """Each field of a public key begins with its length in four bytes (RFC 4253, section 6.6)."""
+_MACHINE: Final = form_schema(MACHINE_IPV4, "ipv4")
+_KEY_LINE: Final = form_schema(
+    rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"
+    rf"( {ANY_LINE.strip('^$')})?\s*$"
+)
 
 
 def is_machine_ipv4(text: str) -> bool:
@@ -140,7 +145,6 @@ SshAddress = Annotated[
     str, AfterValidator(_ssh_address), form_schema(rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$")
 ]
 """An IPv4 or IPv6 address that a machine can have, without brackets, or a DNS name."""
-_MACHINE: Final = form_schema(MACHINE_IPV4, "ipv4")
 NodeAddress = Annotated[
     str,
     only(
@@ -161,10 +165,6 @@ CardAddress = Annotated[
     _MACHINE,
 ]
 """The IPv4 address of a card, without the prefix length, which the rail's subnet has."""
-_KEY_LINE: Final = form_schema(
-    rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"
-    rf"( {ANY_LINE.strip('^$')})?\s*$"
-)
 HostKey = Annotated[str, AfterValidator(_host_key), _KEY_LINE]
 """An ed25519, ECDSA or RSA key; an RSA key is checked by SHA-2 signatures."""
 PublicKey = Annotated[str, AfterValidator(_public_key), _KEY_LINE]

@@ -17,6 +17,23 @@ NO_PROXY = (
     r"^(\*|(\*?\.)?[A-Za-z0-9_][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[0-9.]+)?"
     r"|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?(:[0-9]{1,5})?(/[0-9]{1,3})?)$"
 )
+HTTPS_ADDRESS = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
+REGISTRY_ADDRESS = r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+PEM_CERTIFICATES = (
+    r"^\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+$"
+)
+LONGEST_PEM = 16_000
+"""Characters: some eight certificates."""
+MirrorAddress = Annotated[str, StringConstraints(pattern=HTTPS_ADDRESS)]
+"""An https address without a login, a query or a fragment in it."""
+RegistryAddress = Annotated[str, StringConstraints(pattern=REGISTRY_ADDRESS)]
+"""A registry as `host:port`, with a path if images are below one; without a scheme."""
+BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9][A-Za-z0-9._=-]*)*"
+EVIDENCE_STORE = rf"^({BUCKET}|oci://{REGISTRY_ADDRESS[1:-1]}|{FOLDER[1:-1]})$"
+S3_REGION = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+MINISIGN_KEY = r"^RW[A-Za-z0-9+/]{54}$"
+Pem = Annotated[str, StringConstraints(pattern=PEM_CERTIFICATES, max_length=LONGEST_PEM)]
+"""Certificates in PEM form, `|` and then the lines: they are public."""
 
 
 class JumpHost(Frozen):
@@ -88,25 +105,6 @@ def with_way(ssh: Ssh, default: tuple[str, ...], known: Mapping[str, JumpHost]) 
     if not names:
         return ssh
     return ReachedSsh.model_construct(**dict(ssh), hops=hops_of(names, known))
-
-
-HTTPS_ADDRESS = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
-REGISTRY_ADDRESS = r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
-PEM_CERTIFICATES = (
-    r"^\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+$"
-)
-LONGEST_PEM = 16_000
-"""Characters: some eight certificates."""
-MirrorAddress = Annotated[str, StringConstraints(pattern=HTTPS_ADDRESS)]
-"""An https address without a login, a query or a fragment in it."""
-RegistryAddress = Annotated[str, StringConstraints(pattern=REGISTRY_ADDRESS)]
-"""A registry as `host:port`, with a path if images are below one; without a scheme."""
-BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9][A-Za-z0-9._=-]*)*"
-EVIDENCE_STORE = rf"^({BUCKET}|oci://{REGISTRY_ADDRESS[1:-1]}|{FOLDER[1:-1]})$"
-S3_REGION = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-MINISIGN_KEY = r"^RW[A-Za-z0-9+/]{54}$"
-Pem = Annotated[str, StringConstraints(pattern=PEM_CERTIFICATES, max_length=LONGEST_PEM)]
-"""Certificates in PEM form, `|` and then the lines: they are public."""
 
 
 class Mirror(Frozen):

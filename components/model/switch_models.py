@@ -16,6 +16,16 @@ Gbit = Annotated[int, Field(ge=1, le=1600)]
 """Speed of a port in Gbit/s."""
 Fec = Literal["rs", "fc", "none"]
 """Forward error correction: Reed-Solomon, Fire code (BASE-R), or none."""
+_WIDE_GBIT_S: Final = 400
+"""From this speed on a port has eight lanes, unless the file says otherwise."""
+UNCHECKED: Final = (
+    "whether the system runs on it and from which release on, its names of ports, its buffer, and "
+    "for which cables it has headroom"
+)
+"""Facts that no rule can check if the file describes a model."""
+PCI_ID = r"^[0-9a-f]{4}$"
+PciId = Annotated[str, StringConstraints(pattern=PCI_ID)]
+"""A PCI device id of vendor 15b3 in four hex digits: `"101f"`."""
 
 
 class Marking(Frozen):
@@ -62,15 +72,6 @@ class LinkSettings(Frozen):
     offered. EOS sets both in one command, so it also needs a speed."""
 
 
-_WIDE_GBIT_S: Final = 400
-"""From this speed on a port has eight lanes, unless the file says otherwise."""
-UNCHECKED: Final = (
-    "whether the system runs on it and from which release on, its names of ports, its buffer, and "
-    "for which cables it has headroom"
-)
-"""Facts that no rule can check if the file describes a model."""
-
-
 class DescribedSwitch(Frozen):
     """The file's description of a switch model that the catalogue lacks."""
 
@@ -103,11 +104,6 @@ class DescribedSwitch(Frozen):
             splits=tuple(Split(mode=mode) for mode in self.breakouts),
             most_mtu_bytes=self.mtu_bytes,
         )
-
-
-PCI_ID = r"^[0-9a-f]{4}$"
-PciId = Annotated[str, StringConstraints(pattern=PCI_ID)]
-"""A PCI device id of vendor 15b3 in four hex digits: `"101f"`."""
 
 
 class DescribedNic(Frozen):

@@ -71,6 +71,8 @@ HcaName = Annotated[str, StringConstraints(pattern=HCA)]
 """An RDMA device of Linux: `mlx5_0`; the kernel has 63 characters for it (IB_DEVICE_NAME_MAX)."""
 REFUSED: Final = "refused_value"
 """The type of such errors among pydantic's own."""
+_NUMBERED: Final = re.compile(r"(.+?)([0-9]+)", re.ASCII | re.DOTALL)
+_ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
 
 
 def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomError:
@@ -97,10 +99,6 @@ def form_schema(pattern: str, name: str = "") -> WithJsonSchema:
     """Publish a text with a pattern, and the name of its format if JSON Schema has one."""
     named = {"format": name} if name else {}
     return WithJsonSchema({"type": "string", **named, "pattern": pattern})
-
-
-_NUMBERED: Final = re.compile(r"(.+?)([0-9]+)", re.ASCII | re.DOTALL)
-_ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
 
 
 def fold_names(names: Iterable[str]) -> str:

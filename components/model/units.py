@@ -59,6 +59,63 @@ _PORT = re.compile(
     r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?|swp[1-9][0-9]*(s[0-9])?"
     r"|Ethernet(0|[1-9][0-9]*(/[1-9][0-9]*){0,2})"
 )
+NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
+NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
+"""A name as nodes of Kubernetes have one, dots included."""
+SwitchSerial = Annotated[str, StringConstraints(pattern=SWITCH_SERIAL)]
+MachineId = Annotated[str, StringConstraints(pattern=MACHINE_ID)]
+DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
+"""A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
+PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]
+"""The beginning of names that end in a hyphen and up to four digits, 63 characters together."""
+MtuBytes = Annotated[int, Field(ge=576, le=9978)]
+"""An interface MTU in bytes, without the Ethernet header."""
+_ROCE_HEADERS_BYTES: Final = 96
+"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
+_RDMA_MTUS: Final = (4096, 2048, 1024, 512, 256)
+"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
+LARGEST_RDMA_MTU: Final = max(_RDMA_MTUS)
+FULL_RDMA_NEEDS_BYTES: Final = LARGEST_RDMA_MTU + _ROCE_HEADERS_BYTES
+"""The least MTU of an interface that can carry the largest RDMA MTU."""
+VlanId = Annotated[int, Field(ge=1, le=4094)]
+Dscp = Annotated[int, Field(ge=0, le=63)]
+Kib = Annotated[int, Field(ge=1, le=100_000)]
+"""A queue depth in KiB. Other systems take bytes: the drivers convert."""
+TcpPort = Annotated[int, Field(ge=1, le=65535)]
+IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
+LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
+"""A user name that SSH servers take; nothing that a shell or an option parser would read."""
+ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
+"""A container image as Kubernetes takes it: lower case, without a scheme."""
+ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME)]
+"""The name part of a Kubernetes resource, without prefix."""
+HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
+EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
+"""The name of an environment variable."""
+ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
+PinnedPackage = Annotated[str, StringConstraints(pattern=PINNED_RPM)]
+"""A pinned source of an RPM package."""
+PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
+"""An absolute path on the hosts, or an https address: never plain http."""
+RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
+"""A registry as `host:port`, without a scheme or a path."""
+JumpNames = Annotated[
+    tuple[DnsLabel, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": DNS_LABEL},
+                {"type": "array", "items": {"type": "string", "pattern": DNS_LABEL}},
+            ]
+        }
+    ),
+]
+"""Names of jump hosts; a single one can be written without a list."""
+Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
+FOLDER = r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
+FolderPath = Annotated[str, StringConstraints(pattern=FOLDER)]
+"""An absolute path of a folder on a node."""
 
 
 class Frozen(BaseModel):
@@ -165,15 +222,6 @@ def _port_guid(value: object) -> object:
     return digits
 
 
-NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
-NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
-"""A name as nodes of Kubernetes have one, dots included."""
-SwitchSerial = Annotated[str, StringConstraints(pattern=SWITCH_SERIAL)]
-MachineId = Annotated[str, StringConstraints(pattern=MACHINE_ID)]
-DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
-"""A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
-PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]
-"""The beginning of names that end in a hyphen and up to four digits, 63 characters together."""
 PciAddress = Annotated[
     str,
     AfterValidator(_pci),
@@ -188,15 +236,6 @@ PortGuid = Annotated[
     str, BeforeValidator(_port_guid), form_schema(r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$")
 ]
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
-MtuBytes = Annotated[int, Field(ge=576, le=9978)]
-"""An interface MTU in bytes, without the Ethernet header."""
-_ROCE_HEADERS_BYTES: Final = 96
-"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
-_RDMA_MTUS: Final = (4096, 2048, 1024, 512, 256)
-"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
-LARGEST_RDMA_MTU: Final = max(_RDMA_MTUS)
-FULL_RDMA_NEEDS_BYTES: Final = LARGEST_RDMA_MTU + _ROCE_HEADERS_BYTES
-"""The least MTU of an interface that can carry the largest RDMA MTU."""
 
 
 def rdma_mtu(mtu_bytes: int) -> int:
@@ -204,22 +243,12 @@ def rdma_mtu(mtu_bytes: int) -> int:
     return max(size for size in _RDMA_MTUS if size + _ROCE_HEADERS_BYTES <= mtu_bytes)
 
 
-VlanId = Annotated[int, Field(ge=1, le=4094)]
-Dscp = Annotated[int, Field(ge=0, le=63)]
-Kib = Annotated[int, Field(ge=1, le=100_000)]
-"""A queue depth in KiB. Other systems take bytes: the drivers convert."""
-TcpPort = Annotated[int, Field(ge=1, le=65535)]
 Ipv4 = Annotated[IPv4Address, _ipv4(IPv4Address, "10.10.111.1"), form_schema(rf"^{IPV4}$", "ipv4")]
-IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
 Ipv4Net = Annotated[
     IPv4Network,
     _ipv4(IPv4Network, "10.10.111.0/24"),
     form_schema(rf"^{IPV4_NET}$", "ipv4network"),
 ]
-LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
-"""A user name that SSH servers take; nothing that a shell or an option parser would read."""
-ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
-"""A container image as Kubernetes takes it: lower case, without a scheme."""
 
 
 def is_floating(image: str) -> bool:
@@ -239,32 +268,6 @@ PinnedImage = Annotated[
 ]
 """An image with a tag or digest, and not `latest`: without one every host might run another image,
 and no report could say which."""
-ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME)]
-"""The name part of a Kubernetes resource, without prefix."""
-HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
-EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
-"""The name of an environment variable."""
-ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
-PinnedPackage = Annotated[str, StringConstraints(pattern=PINNED_RPM)]
-"""A pinned source of an RPM package."""
-PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
-"""An absolute path on the hosts, or an https address: never plain http."""
-RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
-"""A registry as `host:port`, without a scheme or a path."""
-JumpNames = Annotated[
-    tuple[DnsLabel, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": DNS_LABEL},
-                {"type": "array", "items": {"type": "string", "pattern": DNS_LABEL}},
-            ]
-        }
-    ),
-]
-"""Names of jump hosts; a single one can be written without a list."""
-Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
 class SecretRef(Frozen):
@@ -303,11 +306,6 @@ class SecretRef(Frozen):
         kind, text = ("env", self.env) if self.env else ("command", json.dumps(self.command))
         mark = hashlib.sha256(f"{text}".encode()).hexdigest()[:_MARK_DIGITS]
         return f"_env_{text.lower()}_{mark}" if kind == "env" and text else f"_command_{mark}"
-
-
-FOLDER = r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
-FolderPath = Annotated[str, StringConstraints(pattern=FOLDER)]
-"""An absolute path of a folder on a node."""
 
 
 class Ssh(Frozen):

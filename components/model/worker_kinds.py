@@ -25,6 +25,10 @@ from components.model.once import once
 from components.model.places import leaves_of_hosts, shares_resource
 from components.model.units import Ssh
 
+PAIR: Final = 2
+"""Least number of hosts between which RDMA can be proven."""
+_Key = tuple[int, str | None, tuple[tuple[str, int], ...], bool]
+
 
 def crusoe_of(spec: ClusterSpec) -> CrusoeProvision | None:
     """Return the instances to make in Crusoe Cloud, or None."""
@@ -76,10 +80,6 @@ def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
     return (*place, pools[number][0]) if isinstance(number, int) else place
 
 
-PAIR: Final = 2
-"""Least number of hosts between which RDMA can be proven."""
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
     """Workers that one job can run on together."""
@@ -122,9 +122,6 @@ def speeds_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
     """The rails of the file that a host is on, to its speed there in Gbit/s."""
     own = {nic.rail: nic.speed_gbit_s for nic in reversed(host.nics)}
     return {rail.name: own[rail.name] for rail in spec.rails if rail.name in own}
-
-
-_Key = tuple[int, str | None, tuple[tuple[str, int], ...], bool]
 
 
 @once

@@ -56,6 +56,36 @@ from components.pod_network.networks import function_plugin_config, shared_plugi
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
 from components.pod_network.rails import ib_rails
 
+GPU_NAMESPACE: Final = "gpu-operator"
+PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
+NAMESPACES: Final = {
+    "nvidia-device-plugin": PLUGIN_NAMESPACE,
+    "gpu-operator": GPU_NAMESPACE,
+    "network-operator": NETWORK_NAMESPACE,
+}
+"""Helm release to its namespace."""
+_DEFAULTS: Final[dict[str, Body]] = {
+    "gpu-operator": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}
+}
+"""Values that a site may override: a ServiceMonitor needs Prometheus' definitions."""
+_CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
+"""The toleration in the device plugin's own chart, besides that of GPU nodes."""
+PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
+"""The level of Kubernetes' own pod policy that allows pods to use a node's devices and network."""
+CHART_DEADLINE_S: Final = 900.0
+"""Seconds for the chart's own Deployments; images of several GB come from a mirror."""
+POLICY_DEADLINE_S: Final = 1800
+"""Seconds until a policy is ready, for each group of nodes that gets its driver: a driver container
+may compile for 20 minutes."""
+_FIRST_KINDS: Final = frozenset({"NodePatch", "Namespace", "Secret"})
+_LABELS: Final = "firmware.railyard.dev"
+_OWN_FIELDS: Final = frozenset(
+    {"fw_sriov_en", "fw_num_of_vfs", "fw_link_type_p1", "fw_link_type_p2"}
+)
+"""Settings for which a template has fields."""
+_SWITCHES: Final = {"on": "True", "off": "False"}
+"""mlxconfig's words, which the operator accepts."""
+
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels of one node, sorted; empty on nodes that do not run jobs.
@@ -79,30 +109,6 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if spec.pod_network.mode == "rdma_shared":
         labels["rdma"] = "hca"
     return labels
-
-
-GPU_NAMESPACE: Final = "gpu-operator"
-PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
-NAMESPACES: Final = {
-    "nvidia-device-plugin": PLUGIN_NAMESPACE,
-    "gpu-operator": GPU_NAMESPACE,
-    "network-operator": NETWORK_NAMESPACE,
-}
-"""Helm release to its namespace."""
-_DEFAULTS: Final[dict[str, Body]] = {
-    "gpu-operator": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}
-}
-"""Values that a site may override: a ServiceMonitor needs Prometheus' definitions."""
-_CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
-"""The toleration in the device plugin's own chart, besides that of GPU nodes."""
-PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
-"""The level of Kubernetes' own pod policy that allows pods to use a node's devices and network."""
-CHART_DEADLINE_S: Final = 900.0
-"""Seconds for the chart's own Deployments; images of several GB come from a mirror."""
-POLICY_DEADLINE_S: Final = 1800
-"""Seconds until a policy is ready, for each group of nodes that gets its driver: a driver container
-may compile for 20 minutes."""
-_FIRST_KINDS: Final = frozenset({"NodePatch", "Namespace", "Secret"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +250,6 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
             pods["gdrcopy"] = {"enabled": True}
     nri = by_operator or None
     return make("gpu-values", driver=driver, toolkit=by_operator, nri=nri, pods=pods)
-
-
-_LABELS: Final = "firmware.railyard.dev"
-_OWN_FIELDS: Final = frozenset(
-    {"fw_sriov_en", "fw_num_of_vfs", "fw_link_type_p1", "fw_link_type_p2"}
-)
-"""Settings for which a template has fields."""
-_SWITCHES: Final = {"on": "True", "off": "False"}
-"""mlxconfig's words, which the operator accepts."""
 
 
 def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:

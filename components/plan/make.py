@@ -46,6 +46,19 @@ from components.pod_network.pod_network_plan import PodNetworkPlan, plan_pod_net
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct
 
+_STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Stack names that the scripts on the hosts accept, no longer than Pulumi permits."""
+Part = Literal["switches", "hosts", "cluster"]
+"""Parts that a user's own program may take from a plan: `hosts` includes instances and hypervisors,
+`cluster` everything that runs on hosts, with or without Kubernetes."""
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+_RESOURCES_OF_A_SWITCH: Final = 2
+"""Its baseline and its settings; with `executor: exec` it has twice as many."""
+_RESOURCES_OF_ANY_SITE: Final = 20
+"""Stages, their gates, the records of the last update, acceptance: 18 to 21 in the examples."""
+_RESOURCES_OF_A_CLOUD: Final = 3
+"""A preflight, and what sweeps networks and instances."""
+
 
 def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
     """Return the settings for every hop of the rails, a line each; empty if the file has switches.
@@ -92,14 +105,6 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
         headroom = "; its buffer needs headroom for the length of the cable"
         yield f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"
     yield "DCBX: off; otherwise a switch can change the settings of the cards"
-
-
-_STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""Stack names that the scripts on the hosts accept, no longer than Pulumi permits."""
-Part = Literal["switches", "hosts", "cluster"]
-"""Parts that a user's own program may take from a plan: `hosts` includes instances and hypervisors,
-`cluster` everything that runs on hosts, with or without Kubernetes."""
-PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +256,6 @@ def with_tools(hosts: Iterable[HostPlan], later: Iterable[RemoteStep]) -> tuple[
     for step in later:
         needed.setdefault(step.endpoint.device, []).extend(step.tools)
     return tuple(replace(host, tools=distinct(needed.get(host.name, ()))) for host in hosts)
-
-
-_RESOURCES_OF_A_SWITCH: Final = 2
-"""Its baseline and its settings; with `executor: exec` it has twice as many."""
-_RESOURCES_OF_ANY_SITE: Final = 20
-"""Stages, their gates, the records of the last update, acceptance: 18 to 21 in the examples."""
-_RESOURCES_OF_A_CLOUD: Final = 3
-"""A preflight, and what sweeps networks and instances."""
 
 
 def count_resources(plan: ClusterPlan) -> int:

@@ -28,6 +28,24 @@ from components.remote.tools import ToolCall, digest_of, distinct
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _RUN = 3
 """Shortest run of ports that shows only its first and last."""
+LONG_OBJECT: Final = 200
+"""Most YAML lines that `--scripts` prints of an object (the MPIJob CRD has 9,000)."""
+_SHORT_OBJECT: Final = 40
+"""Most values of a printed object: attachments, patches and configuration."""
+_PLUMBING: Final = frozenset(
+    {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Role",
+        "RoleBinding", "ServiceAccount"}
+)  # fmt: skip
+"""Kinds that a component needs, without decisions for the site."""
+_MINUTE_S: Final = 60
+_SHORT_SCRIPT: Final = 200
+"""Most characters of a printed one-line text; it names its tool."""
+Texts: TypeAlias = Callable[[str, str, str], Iterator[str]]
+"""Print a text, given its owner, its title and the text itself."""
+_PORT: Final = "<port>"
+_OPENS: Final = re.compile(r"interface \S+|uc-tx-queue \d+")
+_LONGEST: Final = 160
+"""Most characters of a line in the short form."""
 
 
 def port_lines(ports: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -63,20 +81,6 @@ def _runs(names: Sequence[str]) -> Iterator[str]:
         run.append(name)
 
 
-LONG_OBJECT: Final = 200
-"""Most YAML lines that `--scripts` prints of an object (the MPIJob CRD has 9,000)."""
-_SHORT_OBJECT: Final = 40
-"""Most values of a printed object: attachments, patches and configuration."""
-_PLUMBING: Final = frozenset(
-    {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Role",
-        "RoleBinding", "ServiceAccount"}
-)  # fmt: skip
-"""Kinds that a component needs, without decisions for the site."""
-_MINUTE_S: Final = 60
-_SHORT_SCRIPT: Final = 200
-"""Most characters of a printed one-line text; it names its tool."""
-
-
 @dataclass(frozen=True, slots=True)
 class Section:
     """One part of a plan."""
@@ -89,10 +93,6 @@ class Section:
     """Of similar sections, a page may print the first, and only differences of the others."""
     tail: tuple[str, ...] = ()
     """Lines that a page always prints, even for equal sections."""
-
-
-Texts: TypeAlias = Callable[[str, str, str], Iterator[str]]
-"""Print a text, given its owner, its title and the text itself."""
 
 
 def list_sections(
@@ -169,12 +169,6 @@ def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
     lines += port_lines({name: flatten(port) for name, port in state.get("ports", {}).items()})
     heading = f"Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
     return Section("fabric", heading, tuple(lines), frozenset({switch.name}), "switch", sent)
-
-
-_PORT: Final = "<port>"
-_OPENS: Final = re.compile(r"interface \S+|uc-tx-queue \d+")
-_LONGEST: Final = 160
-"""Most characters of a line in the short form."""
 
 
 def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:

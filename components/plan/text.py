@@ -19,6 +19,11 @@ STAGES: Final = (
     "pod-network", "jobs", "acceptance",
 )  # fmt: skip
 """In update order."""
+_MOST_NAMES: Final = 12
+"""Names that an error lists; a site may have thousands of hosts."""
+_PARTS: Final = {"fabric": "switches", "containers": "payload", "pod-network": "pod_network"}
+"""Stages whose part of a plan has another name."""
+_SCRIPTS: Final = frozenset({"apply", "undo", "save"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,6 @@ def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts:
     if stage is not None and stage not in STAGES:
         raise UsageError(_unknown("--stage", stage, STAGES))
     return Choice(device, stage, scripts)
-
-
-_MOST_NAMES: Final = 12
-"""Names that an error lists; a site may have thousands of hosts."""
 
 
 def _unknown(option: str, name: str, there: Sequence[str]) -> str:
@@ -153,11 +154,6 @@ def _counts(plan: ClusterPlan) -> dict[str, str]:
         words = ((number, word if number == 1 else plural[word]) for word, number in counts.items())
         found[stage] = ", ".join(f"{number:,} {word}" for number, word in words if number)
     return {stage: text for stage, text in found.items() if text}
-
-
-_PARTS: Final = {"fabric": "switches", "containers": "payload", "pod-network": "pod_network"}
-"""Stages whose part of a plan has another name."""
-_SCRIPTS: Final = frozenset({"apply", "undo", "save"})
 
 
 def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:

@@ -20,6 +20,22 @@ from components.model.kubernetes import ExistingPlane
 NAMESPACE: Final = "kube-system"
 PLUGIN_CONFIG: Final = "sriovdp-config"
 JsonObject = dict[str, JsonValue]
+SCHEDULE: Final = "30 4 * * *"
+"""When addresses of lost pods are freed, in cron's form and UTC: upstream's own time. Not more
+often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
+(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
+RECONCILER: Final = "whereabouts-reconciler"
+GPU: Final[dict[str, JsonValue]] = {
+    "key": "nvidia.com/gpu",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
+"""The taint that NVIDIA's charts tolerate by default."""
+_CONTROL_PLANE: Final[dict[str, JsonValue]] = {
+    "key": "node-role.kubernetes.io/control-plane",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
 
 
 def make(template: str, /, **words: object) -> dict[str, Any]:
@@ -95,13 +111,6 @@ def whereabouts(image: str, paths: CniPaths, *, own_path: bool) -> Body:
     return daemon_set("whereabouts", pod)
 
 
-SCHEDULE: Final = "30 4 * * *"
-"""When addresses of lost pods are freed, in cron's form and UTC: upstream's own time. Not more
-often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
-(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
-RECONCILER: Final = "whereabouts-reconciler"
-
-
 def reconciler_config_map() -> Body:
     """The schedule of whereabouts' reconciler; it notices a change without a restart."""
     return config_map("whereabouts-config", {"cron-expression": SCHEDULE})
@@ -125,19 +134,6 @@ def config_map(name: str, data: Mapping[str, JsonValue], *, immutable: bool | No
 def plugin_config_map(name: str, config: str) -> Body:
     """A device plugin's configuration, which cannot be edited; `config_name` gives the reason."""
     return config_map(config_name(name, config), {"config.json": config}, immutable=True)
-
-
-GPU: Final[dict[str, JsonValue]] = {
-    "key": "nvidia.com/gpu",
-    "operator": "Exists",
-    "effect": "NoSchedule",
-}
-"""The taint that NVIDIA's charts tolerate by default."""
-_CONTROL_PLANE: Final[dict[str, JsonValue]] = {
-    "key": "node-role.kubernetes.io/control-plane",
-    "operator": "Exists",
-    "effect": "NoSchedule",
-}
 
 
 def tolerated(spec: ClusterSpec, *before: dict[str, JsonValue]) -> list[JsonValue]:

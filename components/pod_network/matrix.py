@@ -14,6 +14,15 @@ from components.model.owners import Way, way_of
 from components.model.pod_network import Ipam
 
 Transport = Literal["roce", "infiniband"]
+WAYS: Final[dict[Way, str]] = {
+    "sriov": "mode: sriov",
+    "host_device": "mode: host_device",
+    "macvlan": "mode: rdma_shared, interface: macvlan",
+    "ipoib": "mode: rdma_shared, interface: ipoib",
+    "none": "mode: rdma_shared, interface: none",
+    "host": "mode: rdma_shared, host_network: true",
+}
+"""The spelling in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +42,6 @@ class Refused:
     why: str
     instead: str
 
-
-WAYS: Final[dict[Way, str]] = {
-    "sriov": "mode: sriov",
-    "host_device": "mode: host_device",
-    "macvlan": "mode: rdma_shared, interface: macvlan",
-    "ipoib": "mode: rdma_shared, interface: ipoib",
-    "none": "mode: rdma_shared, interface: none",
-    "host": "mode: rdma_shared, host_network: true",
-}
-"""The spelling in the file."""
 
 MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
     ("sriov", "roce"): Works(

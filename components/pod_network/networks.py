@@ -35,6 +35,10 @@ from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports, w
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
 """An object of a network configuration."""
+PLUGIN: Final = "rdma-shared-dp-ds"
+PLUGIN_CONFIG: Final = "rdma-devices"
+_DEFAULT_PREFIX: Final = "rdma"
+_LABELS = "vfs.railyard.dev"
 
 
 def probe_network(rail: Rail, leaf: str = "") -> str:
@@ -211,11 +215,6 @@ def make_attachment(
     )
 
 
-PLUGIN: Final = "rdma-shared-dp-ds"
-PLUGIN_CONFIG: Final = "rdma-devices"
-_DEFAULT_PREFIX: Final = "rdma"
-
-
 def shared_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the plugin: the resources to publish, and the cards of each."""
     network, entries = spec.pod_network, list[JsonValue]()
@@ -379,9 +378,6 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
     # v1.2.2 lacks a key for the MTU: pkg/types/types.go of that tag only reads `master`.
     plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
     return make_attachment(spec, rail.network, plugins)
-
-
-_LABELS = "vfs.railyard.dev"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,12 @@ _FILES: Final = {
     "nv-ipam": "nv-ipam.d/$rail/nv-ipam.conf",
 }
 """The file from which each IPAM reads its node's part of a rail, in the folder of networks."""
+_ROOM = "components.pod_network"
+_CONTROLLER: Final = "nv-ipam-controller"
+_NODE: Final = "nv-ipam-node"
+_NV_IPAM_CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
+_Group: TypeAlias = list[tuple[str, Body]]
+"""Objects that may be made together, each with its component."""
 
 
 def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
@@ -75,14 +81,6 @@ def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
         _NAMES[ipam], getattr(spec.sources.images, key), cni_paths(spec), **words
     )
     return parts.config_map(config, data, immutable=True), writer
-
-
-_ROOM = "components.pod_network"
-_CONTROLLER: Final = "nv-ipam-controller"
-_NODE: Final = "nv-ipam-node"
-_NV_IPAM_CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
-_Group: TypeAlias = list[tuple[str, Body]]
-"""Objects that may be made together, each with its component."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,13 @@ from components.model.sources import EvidenceStore, Registry
 from components.preflight.report import lack
 from components.project.engine import HERE
 
+_FETCH_FIXES: Final[Mapping[str, str]] = read_table(__file__, "curl")
+_NO_HEAD: Final = frozenset({"403", "405", "501"})
+"""Answers to HEAD of a server that may serve the file to GET: it does not know HEAD, or the
+address is signed, and a signature of S3 holds for one method."""
+_IMAGES: Final = {"200": "", "401": "private-image", "403": "private-image", "404": "absent-image"}
+"""A registry's answer to the finding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
@@ -151,9 +158,6 @@ def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
             yield _image(spec, f"{chart.name}-{path.partition('#')[0]}", f"{name}{digest}")
 
 
-_FETCH_FIXES: Final[Mapping[str, str]] = read_table(__file__, "curl")
-
-
 def judge_artefacts(
     device: str, artefacts: Iterable[Artefact], facts: Mapping[str, str]
 ) -> Iterator[Finding]:
@@ -185,13 +189,6 @@ def _row_of(artefact: Artefact, says: str, *, is_reached: bool) -> str:
     if not is_reached:
         return "file"
     return "" if artefact.sha256 in {"", says} else "other-file"
-
-
-_NO_HEAD: Final = frozenset({"403", "405", "501"})
-"""Answers to HEAD of a server that may serve the file to GET: it does not know HEAD, or the
-address is signed, and a signature of S3 holds for one method."""
-_IMAGES: Final = {"200": "", "401": "private-image", "403": "private-image", "404": "absent-image"}
-"""A registry's answer to the finding."""
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:

@@ -35,6 +35,13 @@ _CREATED: Final = 201
 CLUSTER: Final = "the cluster"
 _MOST: Final = 6
 """Most permissions that the finding lists; `railyard rbac` prints all."""
+SWITCH_ROLES: Final[Mapping[str, str]] = read_table(__file__, "roles")
+_EQUAL_TO_ROOT: Final = (
+    "# This is equal to root: each step runs `timeout DEADLINE sh -c TEXT`, and TEXT differs with",
+    "# each step and release, so sudo cannot hold it to a list. These lines only keep out",
+    "# every other program under sudo, and every other user than root.",
+)
+NAME: Final = "railyard"
 
 
 def look_at_cluster(
@@ -116,14 +123,6 @@ def reviews_of(right: rbac.Right) -> Iterator[Mapping[str, str]]:
             yield asked | {key: value for key, value in more.items() if value}
 
 
-SWITCH_ROLES: Final[Mapping[str, str]] = read_table(__file__, "roles")
-_EQUAL_TO_ROOT: Final = (
-    "# This is equal to root: each step runs `timeout DEADLINE sh -c TEXT`, and TEXT differs with",
-    "# each step and release, so sudo cannot hold it to a list. These lines only keep out",
-    "# every other program under sudo, and every other user than root.",
-)
-
-
 def render_logins(spec: ClusterSpec) -> str:
     """Render the sudoers lines for each group of hosts, and the role for each switch."""
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -161,9 +160,6 @@ def sudoers(spec: ClusterSpec, user: str, *, asks: bool) -> tuple[str, ...]:
     if spec.containers is not None:
         lines.append(f"{user} ALL=(root) NOPASSWD: /usr/bin/docker")
     return tuple(lines)
-
-
-NAME: Final = "railyard"
 
 
 def render_rbac(

@@ -42,6 +42,23 @@ PYTHON_FROM: Final = (3, 8)
 kubespray v2.31.0 uses 2.18."""
 POD_ROOM: Final = 10 << 20
 """KiB in /var/lib, where K3s unpacks images; a guess, since some GPU images have 10 GB."""
+_KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
+_OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
+"""Signer of a module that came compiled, and was not signed with a key of this host."""
+_YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
+"""Values that cloud-init 22.4.2 treats as true (`util.translate_bool`), and an old word for it."""
+_SESSIONS: Final = {
+    r"\bsudo\b": "sudo",
+    r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key": "login",
+    "accepted the login, but did not finish": "answer",
+}
+"""Pattern in a session's error to the finding."""
+_ABSENT: Final = (
+    (r"kernel\.atsSupport\.configured", "ats-support"),
+    (r"pci\.(.*)\.current_owner", "esxi-pci"),
+    (r"vm\.(.*)\.power", "esxi-vm"),
+)
+"""Pattern of a key that the hypervisor lacks, and the finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +146,6 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
         yield found.rated("warning" if case.fact("k3s") else "error")
 
 
-_KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
-_OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
-"""Signer of a module that came compiled, and was not signed with a key of this host."""
-
-
 def _signatures(case: _Case) -> Iterator[Finding]:
     """Report modules that Secure Boot refuses, now or at the next boot."""
     for module in ("mlx5_core", "nvidia"):
@@ -213,8 +225,6 @@ _JUDGES: Final = (
     *(_clock, _programs, _kubelet, _signatures, _network),
     *(_system, _gpus, _connections),
 )
-_YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
-"""Values that cloud-init 22.4.2 treats as true (`util.translate_bool`), and an old word for it."""
 
 
 def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
@@ -229,14 +239,6 @@ def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
     name = facts.get("cloud.preserve_hostname", "")
     if name and not _YES.search(name) and "hostname" in wanted:
         yield lack(plan.name, "cloud-init-hostname", name)
-
-
-_SESSIONS: Final = {
-    r"\bsudo\b": "sudo",
-    r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key": "login",
-    "accepted the login, but did not finish": "answer",
-}
-"""Pattern in a session's error to the finding."""
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
@@ -279,14 +281,6 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
         yield lack(ufm.name, "ufm-release", identity.release, **words)
     if identity.rights:
         yield lack(ufm.name, "ufm-rights", identity.rights)
-
-
-_ABSENT: Final = (
-    (r"kernel\.atsSupport\.configured", "ats-support"),
-    (r"pci\.(.*)\.current_owner", "esxi-pci"),
-    (r"vm\.(.*)\.power", "esxi-vm"),
-)
-"""Pattern of a key that the hypervisor lacks, and the finding."""
 
 
 def judge_hypervisor(plan: HypervisorPlan, seen: Mapping[str, str]) -> Iterator[Finding]:

@@ -14,21 +14,27 @@ from components.core.plain_text import counted, shortened
 from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
 from components.core.templates import finding_of
 
-
-def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
-    """Report what one device lacks, in the texts of a row of findings.yaml; `words` fill them."""
-    return finding_of(__file__, row, device=device, actual=actual, **words)
-
-
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
 _WORDS: Final = {"error": "problem", "unreachable": "missing answer", "warning": "warning"}
 SITE: Final = "the site"
 _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
-
-
 Group: TypeAlias = list[Finding]
 """The findings of one cause."""
+_BADGES: Final = {"error": "failed", "unreachable": "error", "warning": "skipped"}
+"""Severity to a class of the acceptance report's style."""
+_STYLE: Final = """\
+section table { table-layout: fixed; }
+section th:first-child { width: 20%; }
+td code { word-break: normal; overflow-wrap: anywhere; }
+@media print { section { break-inside: avoid; } }
+"""
+"""Equal column widths in all sections, and no broken words."""
+
+
+def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
+    """Report what one device lacks, in the texts of a row of findings.yaml; `words` fill them."""
+    return finding_of(__file__, row, device=device, actual=actual, **words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +133,6 @@ def render_json(found: Preflight) -> str:
         "findings": [finding_json(each) for each in found.findings],
     }
     return json.dumps(body, indent=1, ensure_ascii=False)
-
-
-_BADGES: Final = {"error": "failed", "unreachable": "error", "warning": "skipped"}
-"""Severity to a class of the acceptance report's style."""
-_STYLE: Final = """\
-section table { table-layout: fixed; }
-section th:first-child { width: 20%; }
-td code { word-break: normal; overflow-wrap: anywhere; }
-@media print { section { break-inside: avoid; } }
-"""
-"""Equal column widths in all sections, and no broken words."""
 
 
 def render_html(found: Preflight) -> str:

@@ -47,6 +47,10 @@ from components.update.observe import Looks, observe_site, refusal_words
 from components.update.secrets import secret_names
 from components.update.seen import Seen, Situation
 
+CLOUD = "the cloud"
+HOST_DEADLINE_S: Final = 180.0
+"""Seconds for all questions to one host: two archives over a slow line, and some refused ports."""
+
 
 def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     """Check that kubespray can run here, by the same preparation as an update.
@@ -75,9 +79,6 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
         yield lack(HERE, "kubespray-ssh", "not on PATH")
 
 
-CLOUD = "the cloud"
-
-
 def look_at_cloud(
     plan: CloudPlan | None, secrets: Mapping[str, str], applied: Applied
 ) -> Iterator[Finding]:
@@ -98,10 +99,6 @@ def look_at_cloud(
     for topic, words in lacks:
         actual, _, fix = words.partition(": ")
         yield lack(CLOUD, f"cloud-{topic}", actual, fix=fix or default)
-
-
-HOST_DEADLINE_S: Final = 180.0
-"""Seconds for all questions to one host: two archives over a slow line, and some refused ports."""
 
 
 def host_script() -> str:

@@ -32,6 +32,14 @@ from components.preflight.artefacts import Artefact, access_lines, artefacts_of
 DRIVER_ROOM_KIB: Final = 1 << 20
 """As the host's script requires for an RDMA driver package: 1 GiB in / and in /var."""
 _MODULE: Final = re.compile(r"module\.(\w+)")
+Peer = tuple[str, int]
+"""Address and port."""
+_NODES: Final = frozenset({"control_plane", "worker"})
+ETCD_PORTS: Final = (2379, 2380)
+KUBELET_PORT: Final = 10250
+"""Ports of K3s' parts (K3s' page "Requirements", networking), and of kubeadm's."""
+CONTROLLER_PORTS: Final = (10257, 10259)
+"""Controller manager and scheduler, which kubeadm runs as separate pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +50,6 @@ class Tool:
     """Any one of them is enough."""
     why: str
     fix: str
-
-
-Peer = tuple[str, int]
-"""Address and port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +212,6 @@ def _names(host: Host, artefacts: tuple[Artefact, ...], *, kubelet: bool) -> Ite
             ip_address(name)
         except ValueError:
             yield name
-
-
-_NODES: Final = frozenset({"control_plane", "worker"})
-ETCD_PORTS: Final = (2379, 2380)
-KUBELET_PORT: Final = 10250
-"""Ports of K3s' parts (K3s' page "Requirements", networking), and of kubeadm's."""
-CONTROLLER_PORTS: Final = (10257, 10259)
-"""Controller manager and scheduler, which kubeadm runs as separate pods."""
 
 
 def _ports(spec: ClusterSpec, host: Host) -> Iterator[int]:

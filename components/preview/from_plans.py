@@ -42,6 +42,10 @@ from components.update.servers import (
     node_versions,
 )
 
+NOT_READ = "Nothing was read from devices: drift is not known."
+PROVEN_AGAIN = "Acceptance proves the path again after the update."
+_HERE = "runs on the machine that runs Pulumi, with all that its user may read"
+
 
 def as_recorded(plan: ClusterPlan) -> Applied:
     """Return the state that records the nodes after this plan is applied."""
@@ -84,10 +88,6 @@ def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
         for name, trigger in wanted.items()
         if name in was and was[name] != trigger
     )
-
-
-NOT_READ = "Nothing was read from devices: drift is not known."
-PROVEN_AGAIN = "Acceptance proves the path again after the update."
 
 
 def preview_plans(
@@ -221,9 +221,6 @@ def _subject(step: RemoteStep) -> str:
         if step.name.endswith(suffix):
             return step.name.removesuffix(suffix)
     return step.endpoint.device
-
-
-_HERE = "runs on the machine that runs Pulumi, with all that its user may read"
 
 
 def programs_of(spec: ClusterSpec) -> Mapping[object, str]:

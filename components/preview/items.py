@@ -34,6 +34,39 @@ Settings = Mapping[tuple[str, str], str]
 """(place, setting) to value; an empty place means the whole subject."""
 SECRET: Final = "[secret]"  # noqa: S105 - shown in the place of one
 _RELEASE_KEYS: Final = ("chart", "version", "namespace", "values", "repositoryOpts")
+Verb = Literal["add", "change", "remove"]
+_WAYS: Final = frozenset(
+    {"ssh", "serial", "machine_id", "kubeconfig", "context", "ufm", "secret", "env", "command"}
+)
+"""Keys that change an address, a login or a secret."""
+_POLICIES: Final = frozenset({"disruption", "guards", "deadlines", "waive", "reset"})
+_POLICIES_OF_DEVICES: Final = frozenset({"executor", "exec_disruptive", "mlag_peer", "domain"})
+_RUNS: Final = frozenset({"image"})
+_LONGEST: Final = 60
+"""Characters of a shown value; a longer value, such as a host key, shows its end."""
+_END: Final = 24
+_DEVICES: Final = frozenset({"hosts", "switches", "other_switches"})
+_SWITCH_STEP: Final = "-apply"
+_ENSURE: Final = "cloud ensure"
+_WORKS: Final = ("-member-removal", "-cluster-access", "-cluster-ca")
+"""Ends of step names that contain a hyphen themselves."""
+Inputs = Mapping[str, object]
+_MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
+"""The engine's colour marks in a message."""
+_DRIFT: Final = re.compile(r"(\S+): drift: (.*)")
+_OF_CLUSTER: Final = re.compile(r"cluster: drift: ")
+_LOST: Final = "cluster: lost: "
+"""Start of a message about lost servers and balancers."""
+_SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
+_ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
+_NOTES: Final = re.compile(
+    r"not observed|wave |.*: (not observed|not touched and not read|not repaired|cabling|placement"
+    r"|upgrade): |.*: firmware of its cards",
+    re.DOTALL,
+)
+_REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
+_QUIET: Final = frozenset({"same", "refresh", "read"})
+_Step = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +138,6 @@ def without_secrets(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Verb = Literal["add", "change", "remove"]
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Moved:
     """One setting that changes."""
@@ -165,19 +195,6 @@ def group_changes(changes: Sequence[Change]) -> Iterable[list[Change]]:
     return found.values()
 
 
-_WAYS: Final = frozenset(
-    {"ssh", "serial", "machine_id", "kubeconfig", "context", "ufm", "secret", "env", "command"}
-)
-"""Keys that change an address, a login or a secret."""
-_POLICIES: Final = frozenset({"disruption", "guards", "deadlines", "waive", "reset"})
-_POLICIES_OF_DEVICES: Final = frozenset({"executor", "exec_disruptive", "mlag_peer", "domain"})
-_RUNS: Final = frozenset({"image"})
-_LONGEST: Final = 60
-"""Characters of a shown value; a longer value, such as a host key, shows its end."""
-_END: Final = 24
-_DEVICES: Final = frozenset({"hosts", "switches", "other_switches"})
-
-
 def edited_keys(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
     """Return an alarm for each device with another login, for policies and for images."""
     old, new = _leaves(before, after.renamed.all), _leaves(after, {})
@@ -232,13 +249,6 @@ def _short(value: str) -> str:
     return value if len(value) <= _LONGEST else f"…{value[-_END:]}"
 
 
-_SWITCH_STEP: Final = "-apply"
-_ENSURE: Final = "cloud ensure"
-_WORKS: Final = ("-member-removal", "-cluster-access", "-cluster-ca")
-"""Ends of step names that contain a hyphen themselves."""
-Inputs = Mapping[str, object]
-
-
 def recorded_inputs(text: str) -> dict[str, Inputs]:
     """Return each resource's recorded inputs by URN, with secrets replaced by a word."""
     document = cast("Mapping[str, Mapping[str, object]]", json.loads(text))
@@ -285,24 +295,6 @@ def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:
         work = next((work for work in _WORKS if name.endswith(work)), "")
         device = name.removesuffix(work) if work else name.rpartition("-")[0]
         yield name, Item(kind, device, settings_of_text(stdin))
-
-
-_MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
-"""The engine's colour marks in a message."""
-_DRIFT: Final = re.compile(r"(\S+): drift: (.*)")
-_OF_CLUSTER: Final = re.compile(r"cluster: drift: ")
-_LOST: Final = "cluster: lost: "
-"""Start of a message about lost servers and balancers."""
-_SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
-_ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
-_NOTES: Final = re.compile(
-    r"not observed|wave |.*: (not observed|not touched and not read|not repaired|cabling|placement"
-    r"|upgrade): |.*: firmware of its cards",
-    re.DOTALL,
-)
-_REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
-_QUIET: Final = frozenset({"same", "refresh", "read"})
-_Step = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

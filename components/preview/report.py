@@ -14,6 +14,25 @@ from components.preview.items import Change, Kind, group_changes
 
 MARKER = "<!-- railyard-preview -->"
 """First line of the Markdown form: a pipeline finds the comment by it and edits it in place."""
+GITHUB_LIMIT: Final = 65_536
+"""Characters of a comment on GitHub (its API answers `body is too long (maximum is 65536
+characters)`); GitLab takes 1,000,000."""
+MOST_LINES: Final = 40
+"""Most lines per subject in a comment; a CRD of another release has hundreds of changed fields."""
+_WIDTH: Final = 160
+"""Most characters of one value; a longer one, such as a certificate, shows its length."""
+_TITLES: Final[Mapping[Kind, str]] = {
+    "cloud": "Cloud",
+    "switch": "Switches",
+    "hypervisor": "Hypervisors",
+    "host": "Hosts",
+    "release": "Helm releases",
+    "object": "Kubernetes objects",
+    "acceptance": "Acceptance",
+}
+_VERBS: Final = {"add": "added", "remove": "removed", "change": "changed"}
+_REPAIRS: Final = "Repairs of drift, not of the file:"
+_NOTHING: Final = "Nothing would change."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +64,6 @@ def render_json(preview: Preview) -> str:
     document = asdict(preview)
     del document["ports"]
     return json.dumps({"schema_version": 1, **document}, indent=1) + "\n"
-
-
-GITHUB_LIMIT: Final = 65_536
-"""Characters of a comment on GitHub (its API answers `body is too long (maximum is 65536
-characters)`); GitLab takes 1,000,000."""
-MOST_LINES: Final = 40
-"""Most lines per subject in a comment; a CRD of another release has hundreds of changed fields."""
-_WIDTH: Final = 160
-"""Most characters of one value; a longer one, such as a certificate, shows its length."""
-_TITLES: Final[Mapping[Kind, str]] = {
-    "cloud": "Cloud",
-    "switch": "Switches",
-    "hypervisor": "Hypervisors",
-    "host": "Hosts",
-    "release": "Helm releases",
-    "object": "Kubernetes objects",
-    "acceptance": "Acceptance",
-}
-_VERBS: Final = {"add": "added", "remove": "removed", "change": "changed"}
-_REPAIRS: Final = "Repairs of drift, not of the file:"
-_NOTHING: Final = "Nothing would change."
 
 
 def render_text(preview: Preview) -> str:

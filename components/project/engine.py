@@ -39,6 +39,15 @@ OWN_LOGIN: Final = (
     " 'file:///srv/pulumi-state?metadata=skip', postgres://USER@HOST/DATABASE, s3://BUCKET,"
     " azblob://CONTAINER, gs://BUCKET, or https://app.pulumi.com"
 )
+_lack = partial(on_device, HERE)
+FEW: Final = 500
+"""So many resources with checkpoints take minutes on every backend."""
+MANY: Final = 1_500
+"""From here on the checkpoints alone take more than five minutes of processor time."""
+BYTES_BY_SQUARE: Final = 13_000
+"""A first update with checkpoints writes so many bytes times the square of the resources to a file
+backend: two checkpoints a resource, each with its copy, of states of 6.5 KiB for each resource."""
+_GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,23 +189,10 @@ def judge_engine(engine: Engine) -> Iterator[Finding]:
         yield _lack("backend", what, "none", "a backend of your own", OWN_LOGIN)
 
 
-_lack = partial(on_device, HERE)
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     plain = version.partition("-")[0].partition("+")[0]
     parts = plain.split(".")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
-
-
-FEW: Final = 500
-"""So many resources with checkpoints take minutes on every backend."""
-MANY: Final = 1_500
-"""From here on the checkpoints alone take more than five minutes of processor time."""
-BYTES_BY_SQUARE: Final = 13_000
-"""A first update with checkpoints writes so many bytes times the square of the resources to a file
-backend: two checkpoints a resource, each with its copy, of states of 6.5 KiB for each resource."""
-_GIB: Final = 2**30
 
 
 def advise_state(resources: int, backend: str) -> str:

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 _FILE: Final = "file://"
 _MOST_NAMED: Final = 5
+_FOLDER: Final = ".pulumi/locks/organization"
+"""The folder of lock files (pkg/backend/diy/lock.go); services do not show their locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,6 @@ def find_under_way(exported: str, backend: str, project: str, stack: str) -> Und
         except PermissionError:
             pass  # another user's process: it still runs
     return UnderWay(operations, holder, is_gone)
-
-
-_FOLDER: Final = ".pulumi/locks/organization"
-"""The folder of lock files (pkg/backend/diy/lock.go); services do not show their locks."""
 
 
 @dataclass(frozen=True, slots=True)

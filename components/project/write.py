@@ -32,6 +32,21 @@ _SHORT: Final = {
     "POOL": r"environment\.instances\.pools\[\]",
 }
 """Words for long patterns in `marks.yaml`, which says what to write at a path of a value."""
+Example = Literal[
+    "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s", "rail-optimised", "spine-leaf",
+    "mixed-fabric", "mixed-nodes", "quantum-ib", "quantum-ufm",
+]  # fmt: skip
+EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
+SITE_FILE: Final = "site.yaml"
+WORKFLOW: Final = ".github/workflows/preview.yml"
+REQUIREMENTS: Final = "requirements.txt"
+_CHECKOUT_INSTALL: Final = (
+    "          .venv/bin/pip install --require-hashes -r requirements.lock\n"
+    "          .venv/bin/pip install --no-deps -e .\n"
+)
+_INSTALL: Final = "          .venv/bin/pip install --require-hashes -r requirements.txt\n"
+_NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_INDENT: Final = "\n       "
 
 
 def mark_example(text: str) -> str:
@@ -67,22 +82,6 @@ def _leaves(node: Node | None, path: str) -> Iterator[tuple[str, ScalarNode]]:
     elif isinstance(node, MappingNode):
         for key, value in cast("list[tuple[Node, Node]]", node.value):
             yield from _leaves(value, f"{path}.{key.value}" if path else str(key.value))
-
-
-Example = Literal[
-    "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s", "rail-optimised", "spine-leaf",
-    "mixed-fabric", "mixed-nodes", "quantum-ib", "quantum-ufm",
-]  # fmt: skip
-EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
-SITE_FILE: Final = "site.yaml"
-WORKFLOW: Final = ".github/workflows/preview.yml"
-REQUIREMENTS: Final = "requirements.txt"
-_CHECKOUT_INSTALL: Final = (
-    "          .venv/bin/pip install --require-hashes -r requirements.lock\n"
-    "          .venv/bin/pip install --no-deps -e .\n"
-)
-_INSTALL: Final = "          .venv/bin/pip install --require-hashes -r requirements.txt\n"
-_NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +148,6 @@ def example_text(example: Example) -> str:
 
 def _shipped(*place: str) -> str:
     return resources.files("components.project").joinpath(*place).read_text("utf-8")
-
-
-_INDENT: Final = "\n       "
 
 
 def write_project(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -35,6 +35,12 @@ MARK: Final = "# CHANGE: "
 """Begins the comment on a line whose value the user must change; the user then deletes it."""
 _EXAMPLE_RULE: Final = "example-value"
 _LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
+SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "observe": ("always", "never"),
+    "accept": ("changed", "always", "never", "canary"),
+    "lab": ("false", "true"),
+}
+"""Name to allowed values; the first is the default. docs/reference/cli.md explains each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +279,6 @@ def _validate_rest(
         with suppress(ValidationError):
             return ClusterSpec.model_validate(replace_wrong(value, wrong, known))
     return None
-
-
-SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "observe": ("always", "never"),
-    "accept": ("changed", "always", "never", "canary"),
-    "lab": ("false", "true"),
-}
-"""Name to allowed values; the first is the default. docs/reference/cli.md explains each."""
 
 
 def choose_setting(name: str, from_environment: str, from_stack: str) -> str:

@@ -34,6 +34,17 @@ _WORDS: Final[dict[str, Json]] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (
+    (bool, (bool,), "true or false"),
+    (int, (int,), "a whole number"),
+    (float, (int, float), "a number"),
+    (IPv4Network, (str,), "an IPv4 network such as 10.10.111.0/24"),
+    (IPv4Address, (str,), "an IPv4 address such as 10.10.111.1"),
+)
+"""A type of the model, the types of its values in the file, and both in words."""
+_EXAMPLES: Final = typed_table(tuple[JsonValue, ...], __file__)
+"""One for each kind of value: name, number, PCI address, network, cable, checksum, path, releases,
+host key, resource, image, address, location, memory, and lists that must not be empty."""
 
 
 def plain_scalar(text: str) -> Json:
@@ -110,21 +121,6 @@ def _kinds_of(annotation: object) -> Mapping[object, tuple[object, ...]]:
     if origin in {Union, UnionType}:
         return {kind: inner for part in args for kind, inner in _kinds_of(part).items()}
     return {origin or annotation: args}
-
-
-_SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (
-    (bool, (bool,), "true or false"),
-    (int, (int,), "a whole number"),
-    (float, (int, float), "a number"),
-    (IPv4Network, (str,), "an IPv4 network such as 10.10.111.0/24"),
-    (IPv4Address, (str,), "an IPv4 address such as 10.10.111.1"),
-)
-"""A type of the model, the types of its values in the file, and both in words."""
-
-
-_EXAMPLES: Final = typed_table(tuple[JsonValue, ...], __file__)
-"""One for each kind of value: name, number, PCI address, network, cable, checksum, path, releases,
-host key, resource, image, address, location, memory, and lists that must not be empty."""
 
 
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:

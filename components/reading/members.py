@@ -22,6 +22,13 @@ from components.core.problem import Json, SpecPath
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+Owner: TypeAlias = "type[BaseModel] | None"
+"""The model with the refused value as one of its keys."""
+NO_KIND: Final = "no_kind_of_union"
+"""Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""
+_KIND: Final = re.compile(r"(literal|tuple)\[.*\]")
+"""Pydantic's name for a kind of a union without a tag; such a union has a word and a list."""
+
 
 @cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
@@ -49,10 +56,6 @@ def _classes_of(module: str) -> Mapping[str, Mapping[str, str]]:
                 case _:
                     pass
     return found
-
-
-Owner: TypeAlias = "type[BaseModel] | None"
-"""The model with the refused value as one of its keys."""
 
 
 def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Owner]:
@@ -139,12 +142,6 @@ def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:
 def quoted_words(text: object) -> list[str]:
     """The words in quotes in one of pydantic's texts."""
     return re.findall(r"'([^']*)'", str(text))
-
-
-NO_KIND: Final = "no_kind_of_union"
-"""Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""
-_KIND: Final = re.compile(r"(literal|tuple)\[.*\]")
-"""Pydantic's name for a kind of a union without a tag; such a union has a word and a list."""
 
 
 def settle_unions(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:

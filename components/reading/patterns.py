@@ -29,6 +29,51 @@ _MODULES: Final = (
     cards, environments, fabric, hosts, infiniband, jobs, kernel, kubernetes, sources,
     switch_model, switch_models, texts, units,
 )  # fmt: skip
+_WORDS: Final = typed_table(dict[str, dict[str, str]], __file__)
+PATTERNS: Final = {
+    str(getattr(module, constant)): words
+    for module in _MODULES
+    for constant, words in _WORDS.get(module.__name__.rpartition(".")[2], {}).items()
+}
+"""Pattern to its meaning in words."""
+_VERSIONS: Final = frozenset(
+    {
+        kubernetes.KUBERNETES_VERSION,
+        environments.ESXI_RELEASE,
+        units.K3S_RELEASE,
+        units.EXACT_RELEASE,
+        units.DRIVER_TAG,
+        cards.GPU_DRIVER,
+        cards.FIRMWARE_VERSION,
+        units.RELEASE,
+    }
+)
+"""Patterns of versions: a bare number can only be the beginning of one."""
+SOURCES: Final = ("secret", "env", "command")
+_NEAR: Final = 0.8
+_SEALED: Final = "secure"
+"""The key before an encrypted value in a stack file; it resembles misspellings of `secret`."""
+_OTHER_WORDS: Final = {
+    "name": "secret",
+    "key": "secret",
+    "config": "secret",
+    "environment": "env",
+    "env_var": "env",
+    "variable": "env",
+    "cmd": "command",
+    "exec": "command",
+    "run": "command",
+    "vault": "command",
+    "file": "command",
+    "path": "command",
+}
+"""Words of other tools to the key that Railyard uses."""
+_PATH: Final = re.compile(
+    r"(~|\.{1,2}|\$HOME|\$\{HOME\}|/(home|root|etc|Users|opt|var|tmp|mnt|srv|run|usr))/[\w.@+/-]+"
+)
+"""Beginnings of paths that passwords and keys never have; base64 includes `/`, so `/` alone is not
+one."""
+_FORMS: Final = "{secret: NAME}, {env: NAME} or {command: [PROGRAM, ARGUMENT]}"
 
 
 def _as_label(text: str) -> str:
@@ -47,13 +92,6 @@ def _on_one_line(text: str) -> str:
     return "" if "\x1b" in text else " ".join(text.split())
 
 
-_WORDS: Final = typed_table(dict[str, dict[str, str]], __file__)
-PATTERNS: Final = {
-    str(getattr(module, constant)): words
-    for module in _MODULES
-    for constant, words in _WORDS.get(module.__name__.rpartition(".")[2], {}).items()
-}
-"""Pattern to its meaning in words."""
 _MENDS: Final[dict[str, Callable[[str], str]]] = {
     units.DNS_LABEL: _as_label,
     units.POOL_NAME: lambda text: _as_label(text)[:58].strip("-"),
@@ -89,19 +127,6 @@ _MENDS: Final[dict[str, Callable[[str], str]]] = {
     kubernetes.VARIABLE: lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
 }
 """Pattern to a function that corrects a refused text."""
-_VERSIONS: Final = frozenset(
-    {
-        kubernetes.KUBERNETES_VERSION,
-        environments.ESXI_RELEASE,
-        units.K3S_RELEASE,
-        units.EXACT_RELEASE,
-        units.DRIVER_TAG,
-        cards.GPU_DRIVER,
-        cards.FIRMWARE_VERSION,
-        units.RELEASE,
-    }
-)
-"""Patterns of versions: a bare number can only be the beginning of one."""
 
 
 def describe_pattern(pattern: str) -> str:
@@ -124,33 +149,6 @@ def offer_number(pattern: str, value: float) -> str:
     if isinstance(value, int) and pattern not in _VERSIONS and re.match(pattern, str(value)):
         return f'write a text, with quotes: "{value}".'
     return f"write {describe_pattern(pattern)}, in quotes."
-
-
-SOURCES: Final = ("secret", "env", "command")
-_NEAR: Final = 0.8
-_SEALED: Final = "secure"
-"""The key before an encrypted value in a stack file; it resembles misspellings of `secret`."""
-_OTHER_WORDS: Final = {
-    "name": "secret",
-    "key": "secret",
-    "config": "secret",
-    "environment": "env",
-    "env_var": "env",
-    "variable": "env",
-    "cmd": "command",
-    "exec": "command",
-    "run": "command",
-    "vault": "command",
-    "file": "command",
-    "path": "command",
-}
-"""Words of other tools to the key that Railyard uses."""
-_PATH: Final = re.compile(
-    r"(~|\.{1,2}|\$HOME|\$\{HOME\}|/(home|root|etc|Users|opt|var|tmp|mnt|srv|run|usr))/[\w.@+/-]+"
-)
-"""Beginnings of paths that passwords and keys never have; base64 includes `/`, so `/` alone is not
-one."""
-_FORMS: Final = "{secret: NAME}, {env: NAME} or {command: [PROGRAM, ARGUMENT]}"
 
 
 def no_source(path: SpecPath) -> Finding:

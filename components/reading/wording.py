@@ -47,6 +47,19 @@ _DIGIT: Final = re.compile(r"[0-9]")
 _PADDING: Final = re.compile(r"(?<!\d)0+(?=\d)")
 _KINDS: Final = typed_table(dict[str, str], __file__, "kinds")
 _BOUNDS: Final = typed_table(dict[str, tuple[str, str]], __file__, "bounds")
+_OTHER_SWITCHES: Final = (
+    "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
+    "then prints their required settings, and acceptance reports them as unproven"
+)
+_WAYS: Final[Mapping[SpecPath, str]] = {
+    ("kubernetes", "distribution"): "; on another one leave it out, and write its kubelets' "
+    "folders into kubernetes.cni as net_d and bin",
+    ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
+}
+"""Path to advice for a value that is not in its list."""
+_LONGEST_REASON: Final = 300
+"""Limit in characters for a library's explanation."""
+_SHORT_PCI: Final = r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
 
 
 def show_value(value: object) -> str:
@@ -208,18 +221,6 @@ def _choice(one: _Refused) -> Finding:
     return _problem("unknown-choice", path, value, what, fix)
 
 
-_OTHER_SWITCHES: Final = (
-    "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
-    "then prints their required settings, and acceptance reports them as unproven"
-)
-_WAYS: Final[Mapping[SpecPath, str]] = {
-    ("kubernetes", "distribution"): "; on another one leave it out, and write its kubelets' "
-    "folders into kubernetes.cni as net_d and bin",
-    ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
-}
-"""Path to advice for a value that is not in its list."""
-
-
 def _choices(context: Mapping[str, object]) -> list[str]:
     """The choices in pydantic's words: `'a', 'b' or 'c'`, or `1, 2 or 3`."""
     text = str(context.get("expected", context.get("expected_tags", "")))
@@ -264,10 +265,6 @@ def _enclosing(text: str) -> str:
         return ""
 
 
-_LONGEST_REASON: Final = 300
-"""Limit in characters for a library's explanation."""
-
-
 def _refused(one: _Refused) -> Finding:
     reason = str(one.context.get("error", one.detail["msg"])).rstrip(".")
     if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
@@ -289,7 +286,6 @@ def _as_port(text: str) -> str:
     return "/".join(str(int(part)) for part in port[0].split("/")) if port else ""
 
 
-_SHORT_PCI: Final = r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
 _REASONS: Final[dict[str, Callable[[str], str]]] = {
     "is not a switch port": _as_port,
     "is not a PCI address": lambda text: (

@@ -31,6 +31,7 @@ _BARE_RANGE: Final = re.compile(r"\{[^\"']*?:\s+([^\s\"',{}]+\[[0-9][0-9,:-]*\][
 """A range without quotes in a mapping in braces."""
 _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 """Line breaks of YAML 1.1 and so of libyaml; editors and YAML 1.2 count them as characters."""
+_Read = tuple["Json", Spot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,6 @@ class _ErrorView(Protocol):
     problem: str | None
     problem_mark: _Mark | None
     context_mark: _Mark | None
-
-
-_Read = tuple["Json", Spot]
 
 
 @dataclass(slots=True)

@@ -19,6 +19,8 @@ from components.remote.tools import ToolCall
 ATTEMPTS: Final = 4
 """Logins until a host counts as unreachable: a busy or just started sshd may drop one."""
 PAUSE_S: Final = 2.0
+_GRACE_S: Final = 15.0
+"""Seconds beyond a script's own deadline until the session is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,6 @@ async def connect_patiently(
 
 Run = Callable[[step.Endpoint, str, str, float], HostAnswer]
 """Run a command: endpoint, command, stdin, deadline in seconds."""
-_GRACE_S: Final = 15.0
-"""Seconds beyond a script's own deadline until the session is abandoned."""
 
 
 def run_on_hosts(endpoints: Iterable[step.Endpoint], environ: Mapping[str, str]) -> Run:

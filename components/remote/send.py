@@ -32,6 +32,8 @@ _LACKS: Final = "lacks "
 Evidence = dict[str, object]
 LOOK_DEADLINE_S: Final = 120.0
 """Seconds to hash existing files: half a gigabyte on a slow disk."""
+_Work = Callable[[step.Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
+_ENDPOINT: Final = TypeAdapter(step.Endpoint)
 
 
 @dataclass(slots=True)
@@ -173,7 +175,6 @@ def _sender(stdin: str, session: HostSession) -> Sender:
     return Sender(read_request(sending.REQUEST, stdin, "request to send tools"), session)
 
 
-_Work = Callable[[step.Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
 _WORK: Final[Mapping[str, _Work]] = {
     "tools": lambda _, stdin, session: _sender(stdin, session).send(),
     "remove-tools": lambda _, stdin, session: _sender(stdin, session).remove(),
@@ -183,7 +184,6 @@ _WORK: Final[Mapping[str, _Work]] = {
     "remove-files": lambda on, _, session: remove(sending.FilesRequest(on, {}), session),
 }
 """End of a step's line, after ` device `, to what this process does on the host."""
-_ENDPOINT: Final = TypeAdapter(step.Endpoint)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,27 @@ from components.submit.make import Asked, JobKind, Refusal, UserJob
 
 OVER_TCP: Final = "railyard: launch over TCP"
 """The line that `mpi_compare.sh` prints between its two launches."""
+LOOK_S: Final = 2.0
+"""Seconds between two polls: a person reads along."""
+_LOOKS_A_WAIT: Final = 5
+"""Polls between two searches for the reason of a wait: each asks for all pods and their events."""
+START_DEADLINE_S: Final = 600
+"""Seconds in which the pods of a job have to start: a large image takes minutes."""
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+"""The time (RFC 3339) that the kubelet writes before each line if the request asks for times."""
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+_INSTALL: Final[Mapping[str, str]] = {
+    "kubeflow.org/v2beta1": "set jobs.mpi_operator to true and update the stack.",
+    "trainer.kubeflow.org/v1alpha1": "install Kubeflow Trainer, or leave --form out.",
+}
+"""API that a job may need, and how a cluster gets it."""
+_MEND: Final[Mapping[str, str]] = {
+    "absent": "let it join, or leave it out of --nodes.",
+    "not ready": "look at its kubelet (kubectl describe node), or leave it out of --nodes.",
+    "cordoned": "kubectl uncordon opens it; or leave it out of --nodes.",
+    "tainted": "take the taint away, tolerate it in the file, or leave the node out of --nodes.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +152,6 @@ def _reached(kind: JobKind, text: str) -> float | None:
     trained = parse_training_log(text)
     found = () if isinstance(trained, ParseProblem) else trained.totals_images_s
     return median(found) if found else None
-
-
-LOOK_S: Final = 2.0
-"""Seconds between two polls: a person reads along."""
-_LOOKS_A_WAIT: Final = 5
-"""Polls between two searches for the reason of a wait: each asks for all pods and their events."""
-START_DEADLINE_S: Final = 600
-"""Seconds in which the pods of a job have to start: a large image takes minutes."""
-_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
-"""The time (RFC 3339) that the kubelet writes before each line if the request asks for times."""
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
-_INSTALL: Final[Mapping[str, str]] = {
-    "kubeflow.org/v2beta1": "set jobs.mpi_operator to true and update the stack.",
-    "trainer.kubeflow.org/v1alpha1": "install Kubeflow Trainer, or leave --form out.",
-}
-"""API that a job may need, and how a cluster gets it."""
-_MEND: Final[Mapping[str, str]] = {
-    "absent": "let it join, or leave it out of --nodes.",
-    "not ready": "look at its kubelet (kubectl describe node), or leave it out of --nodes.",
-    "cordoned": "kubectl uncordon opens it; or leave it out of --nodes.",
-    "tainted": "take the taint away, tolerate it in the file, or leave the node out of --nodes.",
-}
 
 
 @dataclass

@@ -42,6 +42,16 @@ _ONLY_OF: Final[dict[str, frozenset[str]]] = {
     "a program": frozenset({"deepspeed", "horovod", "pytorch"}),
 }
 _IMAGE: Final[TypeAdapter[str]] = TypeAdapter(PinnedImage)
+_EXAMPLES: Final = "/horovod/examples/tensorflow2"
+RESNET: Final = ("python", f"{_EXAMPLES}/tensorflow2_synthetic_benchmark.py", "--model", "ResNet50")
+"""What NVIDIA's DeepOps guide ran: Horovod's own TensorFlow benchmark, at the path given by the
+recipe of Horovod's image (`docker/horovod/Dockerfile`)."""
+_MAXSIZE: Final = 28
+"""`maxsize` of DeepSpeed's scan if the file asks for no scan: the default of
+`acceptance.deepspeed_scan`."""
+_BODIES: Final = TypeAdapter(list[Body])
+_OURS: Final = "railyard-job"
+"""The label `app.kubernetes.io/part-of` of all that a user submits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,18 +223,6 @@ def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Refusal]:
         else:
             fix = "name two nodes of one rail; on InfiniBand take nccl."
             yield Refusal(f"{names} share no rail of Ethernet", fix)
-
-
-_EXAMPLES: Final = "/horovod/examples/tensorflow2"
-RESNET: Final = ("python", f"{_EXAMPLES}/tensorflow2_synthetic_benchmark.py", "--model", "ResNet50")
-"""What NVIDIA's DeepOps guide ran: Horovod's own TensorFlow benchmark, at the path given by the
-recipe of Horovod's image (`docker/horovod/Dockerfile`)."""
-_MAXSIZE: Final = 28
-"""`maxsize` of DeepSpeed's scan if the file asks for no scan: the default of
-`acceptance.deepspeed_scan`."""
-_BODIES: Final = TypeAdapter(list[Body])
-_OURS: Final = "railyard-job"
-"""The label `app.kubernetes.io/part-of` of all that a user submits."""
 
 
 @dataclass(frozen=True, slots=True)

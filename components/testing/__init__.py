@@ -29,6 +29,13 @@ from components.core.problem import Json
 
 SECRET_KEY: Final = "4dabf18193072939515e22adb298388d"  # noqa: S105 - public: the protocol's
 """Key that marks the engine's envelope of a secret value."""
+SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: the protocol's
+"""Value of that key, which marks the envelope as a secret."""
+UNKNOWN: Final = cast("str", rpc.UNKNOWN)
+"""Placeholder in a preview for an output that only an update can know."""
+OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
+OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
+_ORGANIZATION: Final = "organization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +117,6 @@ def unwrap_all(value: Json) -> Json:
     if isinstance(value, list):
         return [unwrap_all(item) for item in value]
     return value
-
-
-SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: the protocol's
-"""Value of that key, which marks the envelope as a secret."""
-UNKNOWN: Final = cast("str", rpc.UNKNOWN)
-"""Placeholder in a preview for an output that only an update can know."""
-OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
-OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
-_ORGANIZATION: Final = "organization"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,23 @@ _OF_DISTRIBUTION: Final = "kube-system"
 """Its quotas and policies come with the distribution, and probe pods do not run there."""
 _LONGEST: Final = 400
 """Characters of a repair note, which a preview shows."""
+_PREFIXES: Final[Mapping[str, Part]] = {
+    "multus-": "multus",
+    "whereabouts-": "whereabouts",
+    "nv-ipam-": "nv_ipam",
+    "sriov-device-plugin-": "sriov_device_plugin",
+    "rdma-shared-dp-ds-": "shared_device_plugin",
+    "mpi-operator-": "mpi_operator",
+    **{f"{name}-cni-": part_of_program(name) for name in get_args(Program)},
+}
+"""Start of a resource name to the part that the resource belongs to."""
+_SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim"})
+"""Kinds that may safely exist before the first update."""
+_DEMANDS: Final = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
+"""Demands of a pod on its node. Policies refuse them."""
+_NOT_YET: Final = frozenset(
+    {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
+)
 
 
 def asked_of_cluster(
@@ -203,20 +220,6 @@ def _object_notes(
             yield each.resource_name + AGAIN, str(found)
 
 
-_PREFIXES: Final[Mapping[str, Part]] = {
-    "multus-": "multus",
-    "whereabouts-": "whereabouts",
-    "nv-ipam-": "nv_ipam",
-    "sriov-device-plugin-": "sriov_device_plugin",
-    "rdma-shared-dp-ds-": "shared_device_plugin",
-    "mpi-operator-": "mpi_operator",
-    **{f"{name}-cni-": part_of_program(name) for name in get_args(Program)},
-}
-"""Start of a resource name to the part that the resource belongs to."""
-_SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim"})
-"""Kinds that may safely exist before the first update."""
-
-
 def open_existing(
     plan: KubernetesPlan | None, secrets: Mapping[str, str]
 ) -> KubernetesCalls | None:
@@ -328,10 +331,3 @@ def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
                 plain = {key: value for key, value in pod.items() if key not in _NOT_YET}
                 found[namespace] = asks, plain
     return tuple((namespace, pod) for namespace, (_, pod) in sorted(found.items()))
-
-
-_DEMANDS: Final = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
-"""Demands of a pod on its node. Policies refuse them."""
-_NOT_YET: Final = frozenset(
-    {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
-)

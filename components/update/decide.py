@@ -43,6 +43,8 @@ from components.update.proof import Accept, is_asked, last_run, passed, proven_r
 from components.update.seen import Facts, Seen, Situation
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
+_UPDATE: Final = frozenset[When]({"update"})
+_BOTH: Final = frozenset[When]({"update", "preflight"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +249,6 @@ def is_pending(step: RemoteStep, applied: Applied) -> bool:
     if step.dialect == "device":
         was = render_lines({**parse_lines(recorded.stdin), "repair": ""})
     return not matches(step.desired, was)
-
-
-_UPDATE: Final = frozenset[When]({"update"})
-_BOTH: Final = frozenset[When]({"update", "preflight"})
 
 
 def judge_node_names(at: Situation) -> Iterator[Finding]:

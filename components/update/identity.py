@@ -39,6 +39,10 @@ from components.update.seen import Situation
 
 MACHINE: Final = "machine.id"
 """The host's /etc/machine-id in the reading. It is not a setting."""
+_ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
+"""Kind of device to the end of the step name whose stdin has its endpoint."""
+_SHOWN: Final = 4
+"""Wrong cables that a refusal lists."""
 
 
 def _unique(found: Mapping[str, str]) -> dict[str, str]:
@@ -54,12 +58,6 @@ def _machine(stdout: str) -> str:
     except ValueError:
         return ""
     return str(found.get("machine_id") or map_at(found, "identity").get("serial") or "")
-
-
-_ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
-"""Kind of device to the end of the step name whose stdin has its endpoint."""
-_SHOWN: Final = 4
-"""Wrong cables that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)

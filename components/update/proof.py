@@ -29,6 +29,9 @@ from components.remote.lines import parse_lines
 
 _RUN: Final = re.compile(r"--number (\d+)")
 _COUNTED: Final = re.compile(r"\D*\d+: ")
+Accept = Literal["changed", "always", "never", "canary"]
+_PAIR: Final = 2
+SCOPE: Final = "RAILYARD_SCOPE"
 
 
 def last_run(applied: Applied) -> int:
@@ -102,9 +105,6 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
     return f"{what} to prove the site as it is now" if count else ""
 
 
-Accept = Literal["changed", "always", "never", "canary"]
-
-
 def narrow(
     spec: ClusterSpec, whole: AcceptancePlan, accept: Accept, changed: Collection[str] | None
 ) -> AcceptancePlan:
@@ -141,9 +141,6 @@ def _parts(spec: ClusterSpec, hosts: Sequence[Host]) -> dict[str, dict[str, list
         "leaf": {switch.name: [switch.name] for switch in spec.switches},
         "unit": {name: devices for name, devices in units.items() if name},
     }
-
-
-_PAIR: Final = 2
 
 
 def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool) -> AcceptancePlan:
@@ -201,9 +198,6 @@ def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> 
     asked = {(each.probe.name, each.probe.nodes) for each in part.probes}
     left = [each.probe for each in whole.probes if (each.probe.name, each.probe.nodes) not in asked]
     return replace(part, left_out=tuple(left))
-
-
-SCOPE: Final = "RAILYARD_SCOPE"
 
 
 def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:

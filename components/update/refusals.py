@@ -44,6 +44,21 @@ from components.update.seen import Facts, Situation
 from components.update.servers import config_of, describe_servers
 
 _PORTS: Final = ("disruption", "ports")
+ADDRESS: Final = "others.address"
+"""The MAC address of a machine that answers for the virtual address and is not a balancer."""
+ROUTER: Final = "others.router"
+"""The address of another VRRP router with the same number."""
+_PATH: Final = ("kubernetes", "virtual_address")
+_KEEPALIVED: Final = "keepalived.conf."
+_NUMBER: Final = "virtual_router_id "
+_ACCESS: Final = "-cluster-access"
+LOSS: Final = "loss"
+_CHOICES: Final = (
+    ("secrets_encryption", "\nsecrets-encryption: true", "secrets_encryption: {}", "true", "false"),
+    ("agent_token", "\nagent-token-file: ", "{} agent_token", "an", "no"),
+)
+"""Keys that cannot change later: the line in config.yaml that only this choice writes, the file's
+words, and the word in them with and without the choice."""
 
 
 def judge_disruptions(at: Situation) -> Iterator[Finding]:
@@ -191,15 +206,6 @@ def judge_executors(at: Situation) -> Iterator[Finding]:
             yield finding_of(__file__, "executor", device=switch.name, **words)
 
 
-ADDRESS: Final = "others.address"
-"""The MAC address of a machine that answers for the virtual address and is not a balancer."""
-ROUTER: Final = "others.router"
-"""The address of another VRRP router with the same number."""
-_PATH: Final = ("kubernetes", "virtual_address")
-_KEEPALIVED: Final = "keepalived.conf."
-_NUMBER: Final = "virtual_router_id "
-
-
 def judge_balancers(at: Situation) -> Iterator[Finding]:
     """Refuse a virtual address that another machine has, and a VRRP number that another router has.
 
@@ -234,10 +240,6 @@ def judge_guards(at: Situation) -> Iterator[Finding]:
             words = {"setting": each.setting, "breaks": each.breaks, "guard": each.kind}
             words |= {"place": at.addresses.get(device, ""), "mend": plain_text(each.fix)}
             yield finding_of(__file__, "guards", **words, device=device)
-
-
-_ACCESS: Final = "-cluster-access"
-LOSS: Final = "loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,14 +334,6 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
             hosts = ", ".join(loose)
             found = finding_of(__file__, "switch", name=name, hosts=hosts, ports=ports)
             yield Loss(found, spec.disruption.ports != "deny", (name,))
-
-
-_CHOICES: Final = (
-    ("secrets_encryption", "\nsecrets-encryption: true", "secrets_encryption: {}", "true", "false"),
-    ("agent_token", "\nagent-token-file: ", "{} agent_token", "an", "no"),
-)
-"""Keys that cannot change later: the line in config.yaml that only this choice writes, the file's
-words, and the word in them with and without the choice."""
 
 
 def judge_first_install(at: Situation) -> Iterator[Finding]:

@@ -17,12 +17,6 @@ from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
 from components.model.units import SecretRef
 
-
-def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
-    """Every secret of the stack that the file refers to, sorted, once each."""
-    return tuple(sorted({own for reference, _ in list_secrets(spec) if (own := reference.secret)}))
-
-
 DEADLINE_S: Final = 60.0
 """For one program: a vault answers in about a second, and the program cannot ask a question."""
 MOST_BYTES: Final = 1 << 20
@@ -36,6 +30,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_ENOUGH: Final = 4
 """Shortest secret that is masked: masking a `1` would reveal that the secret is 1."""
 Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
+
+
+def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
+    """Every secret of the stack that the file refers to, sorted, once each."""
+    return tuple(sorted({own for reference, _ in list_secrets(spec) if (own := reference.secret)}))
 
 
 def outside_secrets(

@@ -21,6 +21,12 @@ from components.plan.make import ClusterPlan
 from components.update.identity import recorded_nodes
 from components.update.seen import Seen, Situation
 
+API: Final = "k3s.api"
+"""Key of a server's report on its own API: `ok`, or the error. Each reading has it; it is not a
+setting."""
+_RUNS: Final = "active"
+_BEGAN: Final = "cluster-init: true\n"
+
 
 def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, str]:
     """Return each node's release: as its kubelet reports it, else as last installed."""
@@ -112,13 +118,6 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
                 f"{fault_text(__file__, way, **words)}; {fault_text(__file__, f'effect-{row}')}"
             )
     return tuple(said)
-
-
-API: Final = "k3s.api"
-"""Key of a server's report on its own API: `ok`, or the error. Each reading has it; it is not a
-setting."""
-_RUNS: Final = "active"
-_BEGAN: Final = "cluster-init: true\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,24 @@ Body = Mapping[str, Any]
 POD_LABELS: Final[Mapping[str, str]] = _TABLES["labels"]
 _OF_PHASE: Final = {"Succeeded": "Complete", "Failed": "Failed"}
 """Phase of an ended pod to the matching condition of a Job."""
+_IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
+_STATUS: Final = TypeAdapter(list[dict[str, Any]])
+NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
+"""The annotation in which Multus lists a pod's interfaces, before its containers start."""
+LOOK_S: Final = 30.0
+"""Seconds between two checks why a probe waits: they list its pods and the warnings."""
+GIVE_UP_S: Final = 180.0
+"""Seconds after which a probe ends if its wait will not end without help. A kubelet tries a pull
+again 10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
+POLL_S: Final = 0.5
+"""Seconds between two requests for the state of a running job: a run lasts seconds to minutes."""
+LIST_S: Final = 2.0
+"""Seconds for which a list of the probes' pods is reused: 1,024 pods are some 5 MB."""
+REQUEST_DEADLINE_S: Final = 30.0
+_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
+_LAST_LINES: Final = 4
+"""Lines of the other end's log: its last messages, and the line that its script adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +226,6 @@ def is_launcher(pod: Body) -> bool:
     return role == "launcher"
 
 
-_IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
-_STATUS: Final = TypeAdapter(list[dict[str, Any]])
-NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
-"""The annotation in which Multus lists a pod's interfaces, before its containers start."""
-
-
 def rail_address(pod: Body) -> str:
     """The IPv4 address of a pod's first attachment, without prefix; empty until it has one."""
     notes: Body = pod["metadata"].get("annotations") or {}
@@ -224,13 +236,6 @@ def rail_address(pod: Body) -> str:
         return ""
     found = _IPV4.search(str(rails[0].get("ips"))) if rails else None
     return found[0] if found else ""
-
-
-LOOK_S: Final = 30.0
-"""Seconds between two checks why a probe waits: they list its pods and the warnings."""
-GIVE_UP_S: Final = 180.0
-"""Seconds after which a probe ends if its wait will not end without help. A kubelet tries a pull
-again 10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +283,6 @@ class ProbeWait:
         """Say after how long the probe was given up, if before its deadline."""
         waited_s = self._clock() - self._begun_s
         return f"given up after {waited_s:.0f} s" if waited_s < self._deadline_s else ""
-
-
-POLL_S: Final = 0.5
-"""Seconds between two requests for the state of a running job: a run lasts seconds to minutes."""
-LIST_S: Final = 2.0
-"""Seconds for which a list of the probes' pods is reused: 1,024 pods are some 5 MB."""
-REQUEST_DEADLINE_S: Final = 30.0
-_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 class KubernetesApi:
@@ -510,11 +507,6 @@ def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -
             reason = wait.words if end is None else end
             return ProbeRun(_log_of(api, body), end is not None, end == "", reason)
         pause()
-
-
-_GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
-_LAST_LINES: Final = 4
-"""Lines of the other end's log: its last messages, and the line that its script adds."""
 
 
 def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:

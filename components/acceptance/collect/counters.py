@@ -47,6 +47,11 @@ _DATA_UNIT_BYTES: Final = 4
 
 Counters = Mapping[str, int]
 KeyT = TypeVar("KeyT", int, str)
+_BETWEEN: Final = ("uplink_egress", "spine_ingress", "spine_egress", "downlink_ingress")
+"""The ports of a way between two leaves, without its ends."""
+_VF: Final = re.compile(r"vf\.[^.]+\.")
+_KEPT: Final = 1500
+"""Characters of an answer that go into the evidence: a table of one port has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +168,6 @@ def routing_faults_on_path(hops: Sequence[HopPlan], after: Snapshot) -> tuple[Ro
     )
 
 
-_BETWEEN: Final = ("uplink_egress", "spine_ingress", "spine_egress", "downlink_ingress")
-"""The ports of a way between two leaves, without its ends."""
-
-
 def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, ...]:
     """Measure an interface, or each of a host's adapters if the plan names none."""
     if hop.interface != ADAPTERS or hop.is_dark:
@@ -212,9 +213,6 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     return base.model_copy(update=_fields(hop.role, first, last))
 
 
-_VF: Final = re.compile(r"vf\.[^.]+\.")
-
-
 @lru_cache(maxsize=8192)
 def _is_judged(name: str) -> bool:
     """NICs have a thousand counters, and those of a site have the same names."""
@@ -232,10 +230,6 @@ def _find_reset(first: Counters, last: Counters) -> str:
         if was == _ENDS.get(name):
             return f"{name} is at its end, {was}: clear it with perfquery -R"
     return ""
-
-
-_KEPT: Final = 1500
-"""Characters of an answer that go into the evidence: a table of one port has fewer."""
 
 
 def describe_unread(unread: Unread) -> str:

@@ -71,6 +71,18 @@ from components.kubernetes.planes.base import ClusterRef
 from components.remote.host_session import HostAnswer, run_on_host, run_on_hosts
 from components.remote.step import KILL_AFTER_S, env_name, render_remote_command
 
+PLACE_S: Final = 60.0
+"""Seconds for a scheduler to place pods, once a probe of this run has waited for a place in vain.
+Devices that a pod gave back are offered again within seconds."""
+_Ready = tuple[ProbePlan, list[Body]]
+"""A probe that may start now, and its objects."""
+_TIMED_OUT: Final = (124, 137)
+"""Exit status of timeout(1): it sent SIGTERM, or SIGKILL."""
+ASK_AGAIN_S: Final = 5.0
+"""Seconds between two questions while a standby may be taking over."""
+MEMLOCK_DEADLINE_S: Final = 120.0
+"""Seconds for a pod that prints one line, its image pull included."""
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -89,15 +101,6 @@ class Round:
     """The class of the probes' pods; empty if the cluster allowed none."""
     place_s: float | None = None
     """Seconds until an unplaced probe is given up; None for the probes' own deadline."""
-
-
-PLACE_S: Final = 60.0
-"""Seconds for a scheduler to place pods, once a probe of this run has waited for a place in vain.
-Devices that a pod gave back are offered again within seconds."""
-
-
-_Ready = tuple[ProbePlan, list[Body]]
-"""A probe that may start now, and its objects."""
 
 
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
@@ -299,10 +302,6 @@ def _evidence(
     return base.model_copy(update=update)
 
 
-_TIMED_OUT: Final = (124, 137)
-"""Exit status of timeout(1): it sent SIGTERM, or SIGKILL."""
-
-
 async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeRun:
     """Run one probe and give its log; a host's refusal is the reason why a run did not end."""
     if probe.server is None:
@@ -355,10 +354,6 @@ def _last_line(log: str) -> str:
     return (log.strip().splitlines() or ["it printed nothing"])[-1]
 
 
-ASK_AGAIN_S: Final = 5.0
-"""Seconds between two questions while a standby may be taking over."""
-
-
 async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
     """Ask one host; one that does not answer is reported as such.
 
@@ -378,10 +373,6 @@ async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
         if not seen.lacks_master or loop.time() + ASK_AGAIN_S >= deadline:
             return seen
         await asyncio.sleep(ASK_AGAIN_S)
-
-
-MEMLOCK_DEADLINE_S: Final = 120.0
-"""Seconds for a pod that prints one line, its image pull included."""
 
 
 def collect_evidence(

@@ -32,6 +32,14 @@ _POD_OF: Final = {
     "Pod": ("spec",),
 }
 """Kind to the place of its pods, of an MPIJob those of its workers."""
+_FRESH_S: Final = 5.0
+"""Seconds for which a list of all nodes and pods stays valid: the lists are long on a large
+cluster."""
+NOT_READY_WAIT_S: Final = 60.0
+"""A restarted kubelet reports within this time (its default lease is 40 s)."""
+_PODS: Final = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+PROGRESS: Final = "progress.txt"  # in the folder of a run, until it ends
+NEVER: Final = f"{NOT_ASKED}acceptance.accept is never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +183,6 @@ def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:
             words = f"busy: {who} {taken} of {offered} {things} of {use.name}"
             return Hindrance("busy", words)
     return None
-
-
-_FRESH_S: Final = 5.0
-"""Seconds for which a list of all nodes and pods stays valid: the lists are long on a large
-cluster."""
-NOT_READY_WAIT_S: Final = 60.0
-"""A restarted kubelet reports within this time (its default lease is 40 s)."""
-_PODS: Final = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
-PROGRESS: Final = "progress.txt"  # in the folder of a run, until it ends
-NEVER: Final = f"{NOT_ASKED}acceptance.accept is never"
 
 
 @dataclass

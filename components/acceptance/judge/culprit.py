@@ -24,6 +24,26 @@ from components.core.templates import read_table
 Results = Mapping[frozenset[str], bool]
 """Groups of hosts to whether a collective over them passed."""
 Group = tuple[str, ...]
+FEWEST_SIBLINGS: Final = 3
+"""With fewer siblings, one bad link would move the median."""
+BY_CHANCE: Final = 0.005
+"""Share of tests through sound parts that are nevertheless bad: a choice, on the high side."""
+_ALWAYS: Final = 0.98
+"""Share of tests that a broken part makes bad: less than 1, because one odd test must not acquit
+it."""
+_MARGIN: Final = 2.0
+"""Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
+_COUNTED: Final = 3.0
+"""Log odds that a part gains if an error counter on it grew: sound ports rarely count any."""
+_WHOLE: Final = 0.9
+"""A part with this share of bad tests counts as spoiling all tests; a test or two at the limit may
+pass."""
+_WEIGHT: Final = 0.25
+"""A part that spoils all its tests comes before a part that spoils some, unless it explains less
+than this share of the other's bad tests: two dead links are not a half-bad leaf."""
+_MOST_ALIKE: Final = 5
+_MOST_SUSPECTS: Final = 10
+KINDS: Final[Mapping[str, Mapping[str, Any]]] = read_table(__file__, "parts")
 
 
 class Halving(Seen):
@@ -122,35 +142,11 @@ def _together(one: Group, other: Group, results: Results) -> Iterator[tuple[Grou
     yield (*sides[0], *sides[1]), True
 
 
-FEWEST_SIBLINGS: Final = 3
-"""With fewer siblings, one bad link would move the median."""
-BY_CHANCE: Final = 0.005
-"""Share of tests through sound parts that are nevertheless bad: a choice, on the high side."""
-_ALWAYS: Final = 0.98
-"""Share of tests that a broken part makes bad: less than 1, because one odd test must not acquit
-it."""
-_MARGIN: Final = 2.0
-"""Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
-_COUNTED: Final = 3.0
-"""Log odds that a part gains if an error counter on it grew: sound ports rarely count any."""
-_WHOLE: Final = 0.9
-"""A part with this share of bad tests counts as spoiling all tests; a test or two at the limit may
-pass."""
-_WEIGHT: Final = 0.25
-"""A part that spoils all its tests comes before a part that spoils some, unless it explains less
-than this share of the other's bad tests: two dead links are not a half-bad leaf."""
-_MOST_ALIKE: Final = 5
-_MOST_SUSPECTS: Final = 10
-
-
 class Part(NamedTuple):
     """One thing that may be bad; `kind` is a key of parts.yaml."""
 
     kind: str
     name: str
-
-
-KINDS: Final[Mapping[str, Mapping[str, Any]]] = read_table(__file__, "parts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,16 @@ from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProbl
 from components.core.errors import UsageError
 from components.core.plain_text import counted
 
+NVLINK_FRACTION: Final = 0.6
+"""Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
+with NVLS, 338 of 478 on two H200 without it (recorded), 235 of 300 on eight A100 (facts in
+lab/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
+other, comes to less."""
+_BITS = 8
+ALLTOALL_SHARE = 0.70
+"""Share of the adapters' rate: every rank talks to every other at once, and switches between hosts
+see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Members:
@@ -193,13 +203,6 @@ def members_of(limits: Limits, probe: Probe) -> Members:
     return Members(probe.ranks, len(probe.nodes), devices, what)
 
 
-NVLINK_FRACTION: Final = 0.6
-"""Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
-with NVLS, 338 of 478 on two H200 without it (recorded), 235 of 300 on eight A100 (facts in
-lab/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
-other, comes to less."""
-
-
 def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:
     """All findings about a collective between the GPUs of one host.
 
@@ -237,12 +240,6 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
         slow = nccl_findings.judge_pace(item.nccl, limits.nccl_warn_gb_s)
     return [*([slow] if slow else ()), *nccl_findings.warn_stragglers(item.nccl)]
-
-
-_BITS = 8
-ALLTOALL_SHARE = 0.70
-"""Share of the adapters' rate: every rank talks to every other at once, and switches between hosts
-see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
 
 
 def _node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:

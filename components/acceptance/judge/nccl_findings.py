@@ -35,6 +35,36 @@ _AVERAGE_SLACK_GB_S: Final = 0.0055
 _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals are too few to compare two bandwidths."""
+_SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
+"""Collectives whose bus bandwidth is that of a ring; other algorithms may exceed it."""
+_UNNAMED = 1.2
+"""Times the line rate that a log may show if it names no algorithm: two hosts of 8 H100 reach 470
+of 400 GB/s (nccl-tests issue 309)."""
+_SLACK = 1.02
+"""Times a limit by physics: clocks and the rounding of a table."""
+_RELEASE = re.compile(r"\d+")
+_LARGEST_OLD_ERROR = 1e-3
+"""A relative error of the old column `error` beyond rounding of any float type but fp8."""
+_SPIKE: Final = 1.5
+_VARIES_PERCENT: Final = 5.0
+"""Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
+_APART: Final = 0.2
+"""Deviation from the median of all processes from which one is named: a choice, unproven on
+hardware."""
+Expectation = Literal["ib", "roce", "nvlink", "socket"]
+Way = Literal["verbs", "socket", "other", "unknown"]
+LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
+PCIE_LIMIT_GB_S: Final = 128.0
+"""The raw rate of 16 lanes of PCIe 6.0 one way: a higher bus bandwidth proves NVLink."""
+_WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
+_TABLES: Final[Mapping[str, Mapping[str, str]]] = read_table(__file__, "ways")
+_NETWORKS: Final = {way: re.compile(text) for way, text in _TABLES["networks"].items()}
+_SPEAKS: Final = {what: re.compile(text) for what, text in _TABLES["speaks"].items()}
+_LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
+_AMD = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d{2,3}|gfx\d")
+_NVIDIA = re.compile(
+    r"NVIDIA|Tesla|GeForce|Quadro|TITAN|Graphics Device|\b(?:GB|GH|[ABHLPTV])\d{2,3}\b"
+)
 
 
 def completeness_of(log: NcclLog) -> tuple[Verdict, str, str]:
@@ -191,18 +221,6 @@ def _fits_some_ranks(collective: str, least: float, most: float) -> bool:
         return False
     smallest = max(2, math.ceil(whole / (whole - least) - 1e-9)) if least > 0 else 2
     return smallest <= _MOST_RANKS and whole * (smallest - 1) / smallest <= most
-
-
-_SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
-"""Collectives whose bus bandwidth is that of a ring; other algorithms may exceed it."""
-_UNNAMED = 1.2
-"""Times the line rate that a log may show if it names no algorithm: two hosts of 8 H100 reach 470
-of 400 GB/s (nccl-tests issue 309)."""
-_SLACK = 1.02
-"""Times a limit by physics: clocks and the rounding of a table."""
-_RELEASE = re.compile(r"\d+")
-_LARGEST_OLD_ERROR = 1e-3
-"""A relative error of the old column `error` beyond rounding of any float type but fp8."""
 
 
 def judge_completeness(log: NcclLog) -> Finding:
@@ -420,14 +438,6 @@ def judge_pace(log: NcclLog, warn_gb_s: float) -> Finding | None:
     return row("pace", "failed", actual, basis, warn=warn_gb_s)
 
 
-_SPIKE: Final = 1.5
-_VARIES_PERCENT: Final = 5.0
-"""Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
-_APART: Final = 0.2
-"""Deviation from the median of all processes from which one is named: a choice, unproven on
-hardware."""
-
-
 def warn_stragglers(log: NcclLog) -> list[Finding]:
     """Of the largest size: iterations that vary, and processes that differ from the others.
 
@@ -458,20 +468,6 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
     check, why = "named stragglers" if named else "stragglers", "; ".join(named)
     return [row(check, "failed", actual, why, spike=_SPIKE, varies=_VARIES_PERCENT)]
-
-
-Expectation = Literal["ib", "roce", "nvlink", "socket"]
-Way = Literal["verbs", "socket", "other", "unknown"]
-LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
-PCIE_LIMIT_GB_S: Final = 128.0
-"""The raw rate of 16 lanes of PCIe 6.0 one way: a higher bus bandwidth proves NVLink."""
-_WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
-
-
-_TABLES: Final[Mapping[str, Mapping[str, str]]] = read_table(__file__, "ways")
-_NETWORKS: Final = {way: re.compile(text) for way, text in _TABLES["networks"].items()}
-_SPEAKS: Final = {what: re.compile(text) for what, text in _TABLES["speaks"].items()}
-_LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
 
 
 def speaks(device: str) -> str:
@@ -544,12 +540,6 @@ def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:
         (best > PCIE_LIMIT_GB_S, "passed", f"{best:g} GB/s is more than PCIe can carry"),
         (True, "error", "P2P goes over PCIe too: no line and no number proves NVLink"),
     )
-
-
-_AMD = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d{2,3}|gfx\d")
-_NVIDIA = re.compile(
-    r"NVIDIA|Tesla|GeForce|Quadro|TITAN|Graphics Device|\b(?:GB|GH|[ABHLPTV])\d{2,3}\b"
-)
 
 
 def used_devices(log: NcclLog) -> dict[str, set[str]]:

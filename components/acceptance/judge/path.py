@@ -43,6 +43,27 @@ _SCAN_TRIALS: Final = 50
 _SCAN_WARMUPS: Final = 5
 """Defaults of DeepSpeed's benchmarks (DeepSpeedExamples, benchmarks/communication)."""
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_READ = ("observed", "uncounted")
+DARK: Final = "not proven: no login"
+"""The state of hops whose device has no login; the other hops are still judged."""
+_ROLES: Final = get_args(HopRole)
+_ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
+"""The hops of every way; ways over routed links between leaves have more."""
+_LOSSES: Final = (
+    ("discards", "packet discarded", "discards_per_tb"),
+    ("out_of_sequence", "packet out of sequence", "out_of_sequence_per_tb"),
+    ("retransmissions", "packet sent again", "retransmissions_per_tb"),
+    ("pause_frames", "pause frame", "pauses_per_tb"),
+    ("ecn_marked", "packet marked", "marks_per_tb"),
+)
+"""Field of `Hop`, its words, and its limit."""
+_WRONG_CLASS: Final = (
+    "wrong class at egress",
+    "wrong class at ingress",
+    "wrong class at receiver_nic",
+    "wrong class at sender_nic",
+)
+"""The checks of a hop's class, by the end of its role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,22 +240,6 @@ def _paused(number: int, hop: Hop) -> int:
     return hop.pauses_received.get(number, 0) + hop.pauses_sent.get(number, 0)
 
 
-_READ = ("observed", "uncounted")
-DARK: Final = "not proven: no login"
-"""The state of hops whose device has no login; the other hops are still judged."""
-_ROLES: Final = get_args(HopRole)
-_ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
-"""The hops of every way; ways over routed links between leaves have more."""
-_LOSSES: Final = (
-    ("discards", "packet discarded", "discards_per_tb"),
-    ("out_of_sequence", "packet out of sequence", "out_of_sequence_per_tb"),
-    ("retransmissions", "packet sent again", "retransmissions_per_tb"),
-    ("pause_frames", "pause frame", "pauses_per_tb"),
-    ("ecn_marked", "packet marked", "marks_per_tb"),
-)
-"""Field of `Hop`, its words, and its limit."""
-
-
 def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """One finding per rail and direction; the first wrong hop names the fault."""
     if limits.priority is None:
@@ -354,15 +359,6 @@ def _together(hops: list[Hop]) -> Hop:
             "bytes_by_class": dict(classes),
         }
     )
-
-
-_WRONG_CLASS: Final = (
-    "wrong class at egress",
-    "wrong class at ingress",
-    "wrong class at receiver_nic",
-    "wrong class at sender_nic",
-)
-"""The checks of a hop's class, by the end of its role."""
 
 
 def _fault(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:

@@ -45,6 +45,16 @@ from components.acceptance.probes.suites import is_telling
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""
+_UNSEEN: Final = "not observed"
+_IDLE_SHARE = 0.5
+"""Some channels left out an adapter with less than half of its even share."""
+TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
+"""Prefixes of the reason if others use a probe's nodes, or if they are closed."""
+NOT_ASKED: Final = "not asked for: "
+_SEPARATE: Final = "look at the VLANs of both ports, and for a router between the two subnets"
+_NO_WAY: Final = frozenset({"no_route", "control_connection"})
+ROCE_OVERHEAD_BYTES = 82
+"""Ethernet, IPv4, UDP, BTH, ICRC and FCS of a full RoCE v2 packet on the wire."""
 
 
 def warn_spread(item: ProbeEvidence) -> list[Finding]:
@@ -109,11 +119,6 @@ def judge_causes(
     return found
 
 
-_UNSEEN: Final = "not observed"
-_IDLE_SHARE = 0.5
-"""Some channels left out an adapter with less than half of its even share."""
-
-
 def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """One finding per worker and direction of InfiniBand, whose bytes must use all adapters.
 
@@ -148,11 +153,6 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
             values = {"where": where, "sent": wanted.text, "count": str(limits.hcas)}
             found.append(row("adapter counters", verdict, actual, why, **values))
     return found
-
-
-TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
-"""Prefixes of the reason if others use a probe's nodes, or if they are closed."""
-NOT_ASKED: Final = "not asked for: "
 
 
 class Report(Seen):
@@ -293,10 +293,6 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     return [each if each.subject else each.about(name) for each in found]
 
 
-_SEPARATE: Final = "look at the VLANs of both ports, and for a router between the two subnets"
-_NO_WAY: Final = frozenset({"no_route", "control_connection"})
-
-
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
     (one, other), step, why = item.probe.rails, _SEPARATE, ""
     said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
@@ -347,10 +343,6 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     verdict = "error" if item.outcome == "not_run" else "failed"
     why = item.detail or (f"last line: {last}" if last else "it printed nothing")
     return row("run", verdict, item.outcome.replace("_", " "), why)
-
-
-ROCE_OVERHEAD_BYTES = 82
-"""Ethernet, IPv4, UDP, BTH, ICRC and FCS of a full RoCE v2 packet on the wire."""
 
 
 def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:

@@ -22,6 +22,13 @@ SLOW_SIBLING: Final = 0.80
 is a choice: one number of each is compared, and their usual variation is unknown."""
 GROUP: Final = "group"
 UNPROVEN: Final = "proof"
+MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
+"""The checks whose actual value tables show as the result of a probe."""
+Rule = tuple[object, Verdict, str]
+"""A condition, the verdict if it holds, and the reason."""
+EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error": 4}
+"""Exit codes of the commands that judge: good, failed verdict, could not judge."""
+_Run = TypeVar("_Run")
 
 
 class Finding(Seen):
@@ -70,17 +77,9 @@ def row_of(check: str, wrong: Sequence[str], good: str, **values: object) -> Fin
     return row(check, verdict_for(not wrong), "; ".join(wrong) or good, "", **values)
 
 
-MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
-"""The checks whose actual value tables show as the result of a probe."""
-
-
 def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place where a truth becomes a word
     """`passed` or `failed`."""
     return "passed" if is_right else "failed"
-
-
-Rule = tuple[object, Verdict, str]
-"""A condition, the verdict if it holds, and the reason."""
 
 
 def first_rule(*rules: Rule) -> tuple[Verdict, str]:
@@ -100,10 +99,6 @@ def overall_verdict(findings: Iterable[Finding]) -> Verdict:
     return "passed"
 
 
-EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error": 4}
-"""Exit codes of the commands that judge: good, failed verdict, could not judge."""
-
-
 def find_failure(failures: Sequence[LogFailure]) -> Finding | None:
     """A finding for the first cause of failure that a log names, or None."""
     cause = first_cause(failures)
@@ -114,9 +109,6 @@ def find_failure(failures: Sequence[LogFailure]) -> Finding | None:
     why = "; ".join(filter(None, (place, f"the first cause among {len(failures)} failure lines")))
     actual = f"{cause.kind}: {cause.line}"
     return row("run with a failure", "failed", actual, why, meaning=cause.meaning)
-
-
-_Run = TypeVar("_Run")
 
 
 def name_runs(runs: Sequence[_Run], subject: str) -> Iterator[tuple[str, _Run]]:

@@ -41,6 +41,34 @@ _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
 _ODD_STEP = 0.2
 """Name a rank if its own line differs from its share of the total by more than this."""
+_FROM_FILE = "acceptance in the site's file"
+_FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
+"""The end of a program's name to the key of its folder."""
+_SSH_PACKAGES: Final = {
+    SSHD: "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+_TORCH: Final = "torch"
+"""The name in image_check.sh for the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0,
+and 2.26.2 with 2.7.0 (their `requires_dist`)."""
+_HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
+"""The message of such an NCCL."""
+_MPIS: Final = ("Open MPI", "OpenRTE")
+"""The names of Open MPI 4 and 5 in `mpirun --version`."""
+MissingPart = tuple[str, str, Mapping[str, str]]
+"""The check, the image's state, and the words of the check's texts."""
+_TABLES: Final[Mapping[str, Mapping[Any, Any]]] = read_table(__file__, "gpus")
+SLOWED: Final[Mapping[int, str]] = _TABLES["slowed"]
+PCIE_GBYTE_S: Final[Mapping[int, float]] = _TABLES["pcie_gbyte_s"]
+PCIE_FRACTION: Final = 0.75
+"""Least rate of a copy between host and GPU over the rate of its link. An H200 in a virtual machine
+has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks
+0e0a1ac); the rest is left for slower hosts."""
+_FEWEST: Final = 3
+"""The fewest GPUs whose median shows a slow one."""
+_GOOD: Final = ("pass", "skip", "not run")
+"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
 
 
 def judge_totals(log: TrainingLog, ranks: int | None = None) -> Finding:
@@ -112,9 +140,6 @@ def judge_scan_busbw(log: DeepSpeedLog, floor: float, origin: str) -> Finding:
     return row("scan busbw", verdict_for(passed), actual, f"{small}floor: {origin}", floor=floor)
 
 
-_FROM_FILE = "acceptance in the site's file"
-
-
 def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[Finding]:
     """All findings about a scan that ran to its end."""
     ranks, workers, found = item.probe.ranks, len(item.probe.nodes), len(set(log.resolved))
@@ -152,22 +177,6 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     return [row_of("hosts", parts, f"all {len(hosts)} answered once", hosts=", ".join(hosts))]
 
 
-_FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
-"""The end of a program's name to the key of its folder."""
-_SSH_PACKAGES: Final = {
-    SSHD: "openssh-server",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-}
-_TORCH: Final = "torch"
-"""The name in image_check.sh for the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0,
-and 2.26.2 with 2.7.0 (their `requires_dist`)."""
-_HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
-"""The message of such an NCCL."""
-_MPIS: Final = ("Open MPI", "OpenRTE")
-"""The names of Open MPI 4 and 5 in `mpirun --version`."""
-
-
 def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     """One finding for each thing that the image lacks; if complete, one passed finding."""
     image = item.probe.image
@@ -193,10 +202,6 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
             doubts.append(f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)")
     actual = f"has {', '.join(has)}" + (f" ({', '.join(versions)})" if versions else "")
     return [row("whole image", "passed", actual, "; ".join(doubts), image=image)]
-
-
-MissingPart = tuple[str, str, Mapping[str, str]]
-"""The check, the image's state, and the words of the check's texts."""
 
 
 def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
@@ -246,19 +251,6 @@ def _mpi_and_nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
         fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"
         has = f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}"
         yield check, has, {"program": program, "least": least}
-
-
-_TABLES: Final[Mapping[str, Mapping[Any, Any]]] = read_table(__file__, "gpus")
-SLOWED: Final[Mapping[int, str]] = _TABLES["slowed"]
-PCIE_GBYTE_S: Final[Mapping[int, float]] = _TABLES["pcie_gbyte_s"]
-PCIE_FRACTION: Final = 0.75
-"""Least rate of a copy between host and GPU over the rate of its link. An H200 in a virtual machine
-has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks
-0e0a1ac); the rest is left for slower hosts."""
-_FEWEST: Final = 3
-"""The fewest GPUs whose median shows a slow one."""
-_GOOD: Final = ("pass", "skip", "not run")
-"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
 
 
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:

@@ -22,18 +22,6 @@ _LONGEST_LINE: Final = 300
 _MOST_FAILURES: Final = 40
 """One broken link makes every rank complain; the first lines are enough."""
 _MOST_WARNINGS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One row of a table: a class of failure; `late` if it follows from a failure elsewhere."""
-
-    pattern: re.Pattern[str]
-    kind: str
-    meaning: str
-    late: bool
-
-
 HARMLESS: Final = "harmless"
 """The kind of lines that look like failures but come from good runs."""
 _GAVE_UP_KINDS: Final = frozenset(
@@ -44,8 +32,17 @@ COMM_ABORT: Final = "comm_abort"
 """PyTorch also ends good runs in this way (recorded, 2.11): it counts only in a log of
 nccl-tests."""
 _ENDED_KINDS: Final = frozenset({COMM_ABORT, "rank_failed", "scheduler"})
-
 _WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One row of a table: a class of failure; `late` if it follows from a failure elsewhere."""
+
+    pattern: re.Pattern[str]
+    kind: str
+    meaning: str
+    late: bool
 
 
 def has_hint(line: str) -> bool:

@@ -36,6 +36,19 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe]")
 _JSON_LINE: Final = '{"log":"'
 """A line of Docker's json-file driver."""
+_MOST_CHARACTERS: Final = 64 << 20
+"""A run's JSON has some hundred kilobytes."""
+_DOCKER_LINE: Final = '{"log":'
+"""The start of a line of Docker's driver, which is text."""
+_INVISIBLE: Final = "\ufeff \t\r\n\x00"
+_Made = TypeVar("_Made")
+_MOST_DOCUMENTS: Final = 200
+_TOO_MANY: Final = f"more than {_MOST_DOCUMENTS} JSON documents: judge them one by one"
+_CHUNK_BYTES: Final = 1 << 20
+_MARKS: Final = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"
+}  # fmt: skip
+"""Byte order marks (Unicode, chapter 23.8)."""
 
 
 class Line(NamedTuple):
@@ -123,13 +136,6 @@ def _strip_prefixes(line: str) -> str:
     return line.rstrip()
 
 
-_MOST_CHARACTERS: Final = 64 << 20
-"""A run's JSON has some hundred kilobytes."""
-_DOCKER_LINE: Final = '{"log":'
-"""The start of a line of Docker's driver, which is text."""
-_INVISIBLE: Final = "\ufeff \t\r\n\x00"
-
-
 def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, Iterator[Line]]:
     """The JSON text of a log, or its problem; of a plain text, None and its lines."""
     chunks = iter((source,) if isinstance(source, str) else source)
@@ -149,11 +155,6 @@ def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, It
             what = "it is a JSON document of over 64 MiB"
             return ParseProblem(kind="unrecognised", what=what), iter(())
     return "".join(parts), iter(())
-
-
-_Made = TypeVar("_Made")
-_MOST_DOCUMENTS: Final = 200
-_TOO_MANY: Final = f"more than {_MOST_DOCUMENTS} JSON documents: judge them one by one"
 
 
 def read_json(
@@ -199,13 +200,6 @@ def last_digit(word: str) -> float:
     """The value of a number's last digit, as it is printed."""
     mantissa, _, exponent = word.lower().partition("e")
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
-
-
-_CHUNK_BYTES: Final = 1 << 20
-_MARKS: Final = {
-    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"
-}  # fmt: skip
-"""Byte order marks (Unicode, chapter 23.8)."""
 
 
 class _Reader(Protocol):

@@ -17,6 +17,7 @@ LONGEST_SEEN: Final = 2000
 """Characters to keep of one text: enough to recognise a line by, and far from the 64 KiB at which
 the engine's plugin protocol breaks lines."""
 _CUT: Final = " …"
+ProblemKind = Literal["empty", "unrecognised"]
 
 
 def cut_text(text: str) -> str:
@@ -47,9 +48,6 @@ def cut_texts(value: object) -> object:
     if isinstance(value, list | tuple):
         return tuple(cut_texts(item) for item in cast("tuple[object, ...]", value))
     return value
-
-
-ProblemKind = Literal["empty", "unrecognised"]
 
 
 class ParseProblem(Seen):

@@ -28,6 +28,66 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.nccl_paths import Paths
 from components.acceptance.logs.nccl_table import Table, fits
 
+_NEW_CODES: Final = 10_000
+"""From 2.9 on, a code is X*10000 + Y*100 + Z, before X*1000 + Y*100 + Z (nccl.h, NCCL_VERSION)."""
+_UNCHECKED: Final = frozenset({"n/a", "na", "null", "none", "unchecked", ""})
+_MOST_BAD_ROWS: Final = 20
+_RANK = re.compile(
+    r"(?:#|\b)\s{0,20}Rank\s{1,20}(\d{1,9})\s{1,20}(?:Group\s{1,20}(\d{1,9})\s{1,20})?"
+    r"Pid\s{1,20}\d{1,12}\s{1,20}on\s{1,20}(\S{1,253})\s{1,20}device"
+    r"(?:\s{1,20}(\d{1,4}\s{1,4}\[[0-9A-Fa-fx:.]{1,20}\].{0,60}))?"
+)
+_WHOLE_BUS_ID = re.compile(r"\[[0-9a-f]{1,8}:[0-9a-f:.]{1,12}\]", re.IGNORECASE)
+"""Older lists show the bus alone, which GPUs of several PCI domains share."""
+_PREAMBLE = re.compile(
+    r"(?:#|\b)\s{0,20}nThreads?:? \d{1,9} .{0,80}?minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) "
+    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?[iI]ters: \d{1,9} iters: (\d{1,9}))?"
+)
+"""rccl-tests before 2024 put a colon behind each name."""
+_REDUCED = re.compile(r"(?:#|\b)\s{0,20}Reducing maxBytes to (\d{1,18})")
+_VERSION_LINE = re.compile(
+    r"(?:#|\b)\s{0,20}nccl-tests version (?:.{0,80}?nccl-library=(\d{4,6})\b)?"
+)
+_STARTING = re.compile(r"(?:#|\b)\s{0,20}Collective test starting: (\w{1,80})")
+_CONCLUDED = re.compile(r"(?:#|\b)\s{0,20}Collective test concluded")
+_BOUNDS = re.compile(
+    r"(?:#|\b)\s{0,20}Out of bounds values\s{0,20}:\s{0,20}(\d{1,18})\s{0,20}(OK|FAILED)?"
+)
+_AVERAGE = re.compile(
+    r"(?:#|\b)\s{0,20}Avg bus bandwidth\s{0,20}:\s{0,20}"
+    r"(\d{1,18}(?:\.\d{0,18})?(?:e[+-]?\d{1,3})?)(?![\d.])"
+)
+_OWN_ROW = re.compile(
+    r"rank\s{1,20}\d{1,9}(?:\s{1,20}bytes\s{1,20}(?P<size>\d{1,18}))?\s{0,20}:\s{0,20}"
+    r"algbw\s{1,20}(?P<algbw>\d{1,9}\.?\d{0,9})\s{0,20}GB/s\s{1,20}"
+    r"busbw\s{1,20}(?P<busbw>\d{1,9}\.?\d{0,9})\s{0,20}GB/s"
+)
+_STARTS: Final = ("#", "nThread", "Rank", "Out of bounds", "Avg bus", "Collective test", "size  ")
+"""Documents lose the `#`, because their markup reads it as a heading."""
+_MOST_RANKS: Final = 100_000
+_MOST_OWN_ROWS: Final = 10_000
+_PARTS: Final = ("version", "name", "sizes", "devices", "header", "footer")
+_MARKUP = re.compile(r"\s*(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+")
+"""A numbered or bulleted sentence: no program prints two such lines."""
+_LEAST_MARKUP: Final = 2
+_PAGE = re.compile(
+    r"\s*(?:#{2,6}\s+[A-Z]|```|~~~|\.\. [a-z-]+::|</?(?:p|pre|code|h[1-6]|li|div|td)\b"
+    r"|(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+|.{0,400}\]\(https?://)"
+)
+"""Markup of Markdown, reStructuredText and HTML."""
+_SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
+_BANNER = re.compile(r"[-=*]{20,}$")
+"""Lines around sentences of launchers."""
+_LEAST_PAGE: Final = 3
+"""Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
+_LAUNCHER_KINDS: Final = frozenset(
+    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler", "no_device", "dns", "mpi"}
+    | {"missing_program", "missing_library", "host_key", "ssh_login", "usage"}
+)
+"""Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
+began."""
+_MOST_RUNS: Final = 200
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, allow_inf_nan=False)
@@ -153,10 +213,6 @@ def _json_log(document: _Document) -> NcclLog:
     )
 
 
-_NEW_CODES: Final = 10_000
-"""From 2.9 on, a code is X*10000 + Y*100 + Z, before X*1000 + Y*100 + Z (nccl.h, NCCL_VERSION)."""
-
-
 def release_of(code: int | str) -> str:
     """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; another text unchanged."""
     text = str(code)
@@ -182,10 +238,6 @@ def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it a
     return str(okay).strip().lower() in ("false", "failed", "0", "no")
 
 
-_UNCHECKED: Final = frozenset({"n/a", "na", "null", "none", "unchecked", ""})
-_MOST_BAD_ROWS: Final = 20
-
-
 def _half(half: _Half, each: _Iterations) -> Measure:
     processes = [times[each.skipped_iterations :] for times in each.per_process_max_times_us]
     shown = half.nwrong.strip() if isinstance(half.nwrong, str) else half.nwrong
@@ -203,43 +255,6 @@ def _half(half: _Half, each: _Iterations) -> Measure:
         varies_percent=each.cv_pct,
         process_us=tuple(sum(times) / len(times) for times in processes if times),
     )
-
-
-_RANK = re.compile(
-    r"(?:#|\b)\s{0,20}Rank\s{1,20}(\d{1,9})\s{1,20}(?:Group\s{1,20}(\d{1,9})\s{1,20})?"
-    r"Pid\s{1,20}\d{1,12}\s{1,20}on\s{1,20}(\S{1,253})\s{1,20}device"
-    r"(?:\s{1,20}(\d{1,4}\s{1,4}\[[0-9A-Fa-fx:.]{1,20}\].{0,60}))?"
-)
-_WHOLE_BUS_ID = re.compile(r"\[[0-9a-f]{1,8}:[0-9a-f:.]{1,12}\]", re.IGNORECASE)
-"""Older lists show the bus alone, which GPUs of several PCI domains share."""
-_PREAMBLE = re.compile(
-    r"(?:#|\b)\s{0,20}nThreads?:? \d{1,9} .{0,80}?minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) "
-    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?[iI]ters: \d{1,9} iters: (\d{1,9}))?"
-)
-"""rccl-tests before 2024 put a colon behind each name."""
-_REDUCED = re.compile(r"(?:#|\b)\s{0,20}Reducing maxBytes to (\d{1,18})")
-_VERSION_LINE = re.compile(
-    r"(?:#|\b)\s{0,20}nccl-tests version (?:.{0,80}?nccl-library=(\d{4,6})\b)?"
-)
-_STARTING = re.compile(r"(?:#|\b)\s{0,20}Collective test starting: (\w{1,80})")
-_CONCLUDED = re.compile(r"(?:#|\b)\s{0,20}Collective test concluded")
-_BOUNDS = re.compile(
-    r"(?:#|\b)\s{0,20}Out of bounds values\s{0,20}:\s{0,20}(\d{1,18})\s{0,20}(OK|FAILED)?"
-)
-_AVERAGE = re.compile(
-    r"(?:#|\b)\s{0,20}Avg bus bandwidth\s{0,20}:\s{0,20}"
-    r"(\d{1,18}(?:\.\d{0,18})?(?:e[+-]?\d{1,3})?)(?![\d.])"
-)
-_OWN_ROW = re.compile(
-    r"rank\s{1,20}\d{1,9}(?:\s{1,20}bytes\s{1,20}(?P<size>\d{1,18}))?\s{0,20}:\s{0,20}"
-    r"algbw\s{1,20}(?P<algbw>\d{1,9}\.?\d{0,9})\s{0,20}GB/s\s{1,20}"
-    r"busbw\s{1,20}(?P<busbw>\d{1,9}\.?\d{0,9})\s{0,20}GB/s"
-)
-_STARTS: Final = ("#", "nThread", "Rank", "Out of bounds", "Avg bus", "Collective test", "size  ")
-"""Documents lose the `#`, because their markup reads it as a heading."""
-_MOST_RANKS: Final = 100_000
-_MOST_OWN_ROWS: Final = 10_000
-_PARTS: Final = ("version", "name", "sizes", "devices", "header", "footer")
 
 
 @dataclass(slots=True)
@@ -371,28 +386,6 @@ def _part_of(line: str) -> int | None:
         return _PARTS.index("header")
     ends = _BOUNDS.search(line) or _AVERAGE.search(line) or _CONCLUDED.search(line)
     return _PARTS.index("footer") if ends else None
-
-
-_MARKUP = re.compile(r"\s*(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+")
-"""A numbered or bulleted sentence: no program prints two such lines."""
-_LEAST_MARKUP: Final = 2
-_PAGE = re.compile(
-    r"\s*(?:#{2,6}\s+[A-Z]|```|~~~|\.\. [a-z-]+::|</?(?:p|pre|code|h[1-6]|li|div|td)\b"
-    r"|(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+|.{0,400}\]\(https?://)"
-)
-"""Markup of Markdown, reStructuredText and HTML."""
-_SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
-_BANNER = re.compile(r"[-=*]{20,}$")
-"""Lines around sentences of launchers."""
-_LEAST_PAGE: Final = 3
-"""Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
-_LAUNCHER_KINDS: Final = frozenset(
-    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler", "no_device", "dns", "mpi"}
-    | {"missing_program", "missing_library", "host_key", "ssh_login", "usage"}
-)
-"""Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
-began."""
-_MOST_RUNS: Final = 200
 
 
 @dataclass(slots=True)

@@ -54,6 +54,15 @@ _TWICE: Final = frozenset({"all_reduce"})
 _WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
 """One rank's data goes as it is (broadcast.cu, reduce.cu, sendrecv.cu), or the rank's own part is
 left out of the bandwidth already (hypercube.cu)."""
+_PROCESSOR_TIME: Final = "cputime"
+"""The column that `-C 1` prints instead of the time: the processor's time, which does not grow with
+the size."""
+_TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
+_AT_REDOP: Final = 3
+"""Cells before the column `redop`."""
+_TYPE_STARTS: Final = (
+    "float", "double", "half", "bfloat", "f8e", "fp8_", " int", " uint", " char", "\tint", "]int",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -152,17 +161,6 @@ class Table:
     def _add_bad(self, text: str) -> None:
         if len(self.bad_rows) < _MOST_BAD_ROWS:
             self.bad_rows.append(" ".join(text.split())[:_KEPT])
-
-
-_PROCESSOR_TIME: Final = "cputime"
-"""The column that `-C 1` prints instead of the time: the processor's time, which does not grow with
-the size."""
-_TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
-_AT_REDOP: Final = 3
-"""Cells before the column `redop`."""
-_TYPE_STARTS: Final = (
-    "float", "double", "half", "bfloat", "f8e", "fp8_", " int", " uint", " char", "\tint", "]int",
-)  # fmt: skip
 
 
 def has_type(text: str) -> bool:

@@ -41,6 +41,56 @@ _UNQUOTED = re.compile(
     r"^[ \t]*(\w[\w. ]{0,60}?) ?: ?(?:(\{)|\"?([^\"\n]*?)\"?(,?))$", re.MULTILINE
 )
 _LAST_COMMA = re.compile(r",(\s*(?:\}|$))")
+_COLUMN = re.compile(
+    r"#(bytes|sl|iterations)|BW (peak|average|Port[12])\[([^\]\s]{1,20})\]"
+    r"|(MsgRate(?: Port[12])?)\[Mpps\]"
+    r"|(CPU_Util)\[%\]|(t_min|t_max|t_typical|t_avg|t_stdev)\[usec\]"
+    r"|(99(?:\.9{1,4})?)% percentile\[usec\]|(tps) average(?:\[\w{1,10}\])?"
+)
+_HEADER: Final = "#bytes"
+_CPU_NOISE = re.compile(
+    r"Conflicting CPU frequency values detected: [\d.]{1,20} != [\d.]{1,20}\."
+    r"(?:\s{0,4}CPU Frequency is not max\.)?"
+)
+_MARKS: Final = {
+    "clock_unknown": re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9"),
+    "has_no_lid": re.compile(r"\baddress:\s{0,20}LID 0000\b"),
+}
+"""Lines that set a field of `PerftestLog`. The correlation is that of counter and time over 200
+samples; below 0.9 the clock of perftest is 0 MHz (src/get_clock.c)."""
+_RULE = re.compile(r"-{40,}")
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_TITLE = re.compile(
+    r"\b((?:(?:RDMA_Write|Send)(?:_imm)?|RDMA_Read|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b"
+)
+_FIELDS: Final = {
+    name: re.compile(rf"\b{' '.join(key.rsplit('_', 1))}\s{{0,20}}:\s{{0,20}}{value}")
+    for key, (name, value) in _LABELS.items()
+} | {
+    "test": _TITLE,
+    "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
+}
+_BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
+_OF_BOTH_ENDS: Final = ("link_type", "transport_type", "connection_type", "test")
+"""Fields that must be the same at both ends of a run."""
+_GID = re.compile(
+    r"\b(local|remote) address:|\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})"
+)
+_GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
+"""perftest's MB is 2^20 bytes under both names."""
+_JSON_UNITS: Final = ("Gb/sec", "MB/sec")
+"""JSON gives no unit: it is the one in which bandwidth is size times rate."""
+_PORTS: Final = ("Port1", "Port2")
+"""Columns of `--report-per-port`."""
+_RATE_SLACK: Final = 0.001
+_MOST_ROWS: Final = 1000
+_MOST_RUNS: Final = 200
+_MOST_GIDS: Final = 64
+_ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
+"""The lines that a client's script prints around each call; `: the server is not ready` precedes
+another call."""
+NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
+"""Perftest's errors if the server does not listen yet."""
 
 
 def parse_perftest_json(text: str) -> list[_Run] | ParseProblem:
@@ -94,58 +144,6 @@ def _part(value: object, name: str) -> dict[str, str]:
         raise ValueError(f"no {name}")  # noqa: TRY004 - the fault of a document
     found = cast("dict[str, object]", part)
     return {key: each for key, each in found.items() if isinstance(each, str)}
-
-
-_COLUMN = re.compile(
-    r"#(bytes|sl|iterations)|BW (peak|average|Port[12])\[([^\]\s]{1,20})\]"
-    r"|(MsgRate(?: Port[12])?)\[Mpps\]"
-    r"|(CPU_Util)\[%\]|(t_min|t_max|t_typical|t_avg|t_stdev)\[usec\]"
-    r"|(99(?:\.9{1,4})?)% percentile\[usec\]|(tps) average(?:\[\w{1,10}\])?"
-)
-_HEADER: Final = "#bytes"
-_CPU_NOISE = re.compile(
-    r"Conflicting CPU frequency values detected: [\d.]{1,20} != [\d.]{1,20}\."
-    r"(?:\s{0,4}CPU Frequency is not max\.)?"
-)
-_MARKS: Final = {
-    "clock_unknown": re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9"),
-    "has_no_lid": re.compile(r"\baddress:\s{0,20}LID 0000\b"),
-}
-"""Lines that set a field of `PerftestLog`. The correlation is that of counter and time over 200
-samples; below 0.9 the clock of perftest is 0 MHz (src/get_clock.c)."""
-_RULE = re.compile(r"-{40,}")
-_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
-_TITLE = re.compile(
-    r"\b((?:(?:RDMA_Write|Send)(?:_imm)?|RDMA_Read|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b"
-)
-_FIELDS: Final = {
-    name: re.compile(rf"\b{' '.join(key.rsplit('_', 1))}\s{{0,20}}:\s{{0,20}}{value}")
-    for key, (name, value) in _LABELS.items()
-} | {
-    "test": _TITLE,
-    "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
-}
-_BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
-_OF_BOTH_ENDS: Final = ("link_type", "transport_type", "connection_type", "test")
-"""Fields that must be the same at both ends of a run."""
-_GID = re.compile(
-    r"\b(local|remote) address:|\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})"
-)
-_GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
-"""perftest's MB is 2^20 bytes under both names."""
-_JSON_UNITS: Final = ("Gb/sec", "MB/sec")
-"""JSON gives no unit: it is the one in which bandwidth is size times rate."""
-_PORTS: Final = ("Port1", "Port2")
-"""Columns of `--report-per-port`."""
-_RATE_SLACK: Final = 0.001
-_MOST_ROWS: Final = 1000
-_MOST_RUNS: Final = 200
-_MOST_GIDS: Final = 64
-_ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
-"""The lines that a client's script prints around each call; `: the server is not ready` precedes
-another call."""
-NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
-"""Perftest's errors if the server does not listen yet."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,41 @@ SUBNET_PREFIX: Final = "fe80000000000000"
 """The default prefix of a subnet (InfiniBand specification), which opensm leaves as it is."""
 FULL_MEMBER: Final = 0x8000
 """The bit of full members; the other fifteen are the key."""
+LOOK_DEADLINE_S: Final = 120.0
+"""Seconds to read files of /sys and to query the subnet manager once for each path, on a busy host:
+one in the lab took over 60 where 20 processes waited for its two cores."""
+TAKEOVER_S: Final = 90.0
+"""Seconds in which a standby takes over: opensm's took 55 with its defaults (four unanswered polls
+of ten seconds, and a sweep of the subnet)."""
+DIAGNOSE_DEADLINE_S: Final = 600.0
+"""Seconds with ibdiagnet: it asks every node of the fabric, some thousand in a large one."""
+MASTER: Final = 3
+STANDBY: Final = 2
+SM_STATES: Final = {0: "not active", 1: "discovering", STANDBY: "standby", MASTER: "master"}
+"""InfiniBand's SMInfo, as sminfo.c names it."""
+ACTIVE: Final = "4: ACTIVE"
+"""A port that a subnet manager has set up, as the kernel words it."""
+_NO_ANSWER: Final = "failed: query"
+"""The message of sminfo if its query got no answer (sminfo.c)."""
+_CUT: Final = "the look was cut off before it had seen all ports: is the host overloaded?"
+_PATH: Final = "PathRecord dump:"
+_NO_RECORD: Final = "NO_RECORDS"
+"""How saquery words the status 0x0300 of an answer (saquery.c); opensm answers with no record."""
+_KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+_SMINFO: Final = re.compile(
+    r"sm lid (\d+) sm guid (0x[0-9a-f]+), activity count \d+ priority (\d+) state (\d+)"
+)
+_RECORD: Final = re.compile(r"^\s*(LID|GUID|Priority|SMState)\.+\s*(\S+)\s*$", re.MULTILINE)
+_HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MULTILINE)
+_ROW: Final = re.compile(r"^-I- (\S.*?)\s{2,}(\d+)\s+(\d+)(?:\s+(\S.*?))?\s*$")
+_ERROR: Final = re.compile(r"^-E- (.*?)\s*$", re.MULTILINE)
+_FINISHED: Final = re.compile(r"finished with errors$")
+_ADAPTIVE: Final = re.compile(r"^Adaptive Routing is enabled on (\d+) switch", re.MULTILINE)
+_SWITCHES: Final = re.compile(r"^IB Switches\s*:\s*(\d+)", re.MULTILINE)
+_MOST_ERRORS: Final = 20
+"""Error lines to keep: a broken spine prints one for each of its links."""
+_MOST_COLUMNS: Final = 300
 
 
 class PathAsk(Seen):
@@ -111,16 +146,6 @@ def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
                 )
                 found.append(ask)
     return tuple(found)
-
-
-LOOK_DEADLINE_S: Final = 120.0
-"""Seconds to read files of /sys and to query the subnet manager once for each path, on a busy host:
-one in the lab took over 60 where 20 processes waited for its two cores."""
-TAKEOVER_S: Final = 90.0
-"""Seconds in which a standby takes over: opensm's took 55 with its defaults (four unanswered polls
-of ten seconds, and a sweep of the subnet)."""
-DIAGNOSE_DEADLINE_S: Final = 600.0
-"""Seconds with ibdiagnet: it asks every node of the fabric, some thousand in a large one."""
 
 
 class PartitionLimit(Seen):
@@ -252,27 +277,6 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
             IbLook(host_endpoint(host), head + host_script("ib_look"), deadline_s, takeover_s)
         )
     return tuple(found)
-
-
-MASTER: Final = 3
-STANDBY: Final = 2
-SM_STATES: Final = {0: "not active", 1: "discovering", STANDBY: "standby", MASTER: "master"}
-"""InfiniBand's SMInfo, as sminfo.c names it."""
-ACTIVE: Final = "4: ACTIVE"
-"""A port that a subnet manager has set up, as the kernel words it."""
-_NO_ANSWER: Final = "failed: query"
-"""The message of sminfo if its query got no answer (sminfo.c)."""
-
-_CUT: Final = "the look was cut off before it had seen all ports: is the host overloaded?"
-_PATH: Final = "PathRecord dump:"
-_NO_RECORD: Final = "NO_RECORDS"
-"""How saquery words the status 0x0300 of an answer (saquery.c); opensm answers with no record."""
-_KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
-_SMINFO: Final = re.compile(
-    r"sm lid (\d+) sm guid (0x[0-9a-f]+), activity count \d+ priority (\d+) state (\d+)"
-)
-_RECORD: Final = re.compile(r"^\s*(LID|GUID|Priority|SMState)\.+\s*(\S+)\s*$", re.MULTILINE)
 
 
 class IbPort(Seen):
@@ -454,17 +458,6 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
             return (), "saquery answered in another form"
         managers.append(_known_manager(*(values[name] for name in names)))
     return tuple(managers), "" if managers else "saquery lists no subnet manager"
-
-
-_HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MULTILINE)
-_ROW: Final = re.compile(r"^-I- (\S.*?)\s{2,}(\d+)\s+(\d+)(?:\s+(\S.*?))?\s*$")
-_ERROR: Final = re.compile(r"^-E- (.*?)\s*$", re.MULTILINE)
-_FINISHED: Final = re.compile(r"finished with errors$")
-_ADAPTIVE: Final = re.compile(r"^Adaptive Routing is enabled on (\d+) switch", re.MULTILINE)
-_SWITCHES: Final = re.compile(r"^IB Switches\s*:\s*(\d+)", re.MULTILINE)
-_MOST_ERRORS: Final = 20
-"""Error lines to keep: a broken spine prints one for each of its links."""
-_MOST_COLUMNS: Final = 300
 
 
 def parse_ibdiagnet(text: str) -> Diagnosis | None:

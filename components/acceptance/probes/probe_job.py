@@ -52,6 +52,32 @@ from components.pod_network.manifests import gpu_runtime
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
+LOAD_ITERATIONS: Final = 400
+"""All-reduces of 2 GiB, in place and out of place: 8 s at 400 GB/s over NVLink, long enough to read
+the clocks three times, and 150 s at 20 GB/s over PCIe."""
+SCAN_PROBE: Final = "deepspeed-scan"
+PERFTEST_SECONDS: Final = 5
+"""How long `ib_write_bw` sends: long enough that counters clearly show its traffic."""
+RAIL_CASE: Final = PerftestCase(
+    name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
+)
+"""The test of every rail."""
+LATENCY_RUNS: Final = 20_000
+"""Messages of a latency test: 20 of them are above 99.9 %; some 0.1 s."""
+REFUSED_S: Final = 30
+"""How long a client tries to reach a forbidden rail."""
+RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
+"""Placeholder for the address of the server's pod on its rail: the client's pod is created once the
+server has one, so any number of pairs may run at once."""
+POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
+"""Placeholder for its address in the pod network, for adapters without an address."""
+SMOKE_DEADLINE_S: Final = 120.0
+"""Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
+PERFTEST_DEADLINE_S: Final = 180.0
+"""Seconds for a client that waits at most two minutes for its server, and sends for five
+seconds."""
+_TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeJob:
@@ -101,11 +127,6 @@ def kind_suffix(spec: ClusterSpec, kind: WorkerKind) -> str:
     return f"-{kind.name}" if len(gpu_kinds(spec)) > 1 else ""
 
 
-LOAD_ITERATIONS: Final = 400
-"""All-reduces of 2 GiB, in place and out of place: 8 s at 400 GB/s over NVLink, long enough to read
-the clocks three times, and 150 s at 20 GB/s over PCIe."""
-
-
 def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
     """Make the check of a node's GPUs, with NCCL between them as the load if it has several."""
     programs = spec.jobs.programs
@@ -129,9 +150,6 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
     probe = Probe(name=name, kind="node", rails=(), nodes=(host.name,), ranks=host.gpus)
     job = templates.make_pod(spec, name, {"spec": pod})
     return ProbeJob(probe, (job,), watched=0, command=("node_health", *load), image=spec.jobs.image)
-
-
-SCAN_PROBE: Final = "deepspeed-scan"
 
 
 def scan_call(maxsize_exponent: int) -> tuple[str, ...]:
@@ -186,23 +204,6 @@ def nccl_job(
     image = spec.jobs.image
     body = launched_job(spec, job, kind, command, image)
     return ProbeJob(probe, (body,), watched=0, command=command, image=image)
-
-
-PERFTEST_SECONDS: Final = 5
-"""How long `ib_write_bw` sends: long enough that counters clearly show its traffic."""
-RAIL_CASE: Final = PerftestCase(
-    name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
-)
-"""The test of every rail."""
-LATENCY_RUNS: Final = 20_000
-"""Messages of a latency test: 20 of them are above 99.9 %; some 0.1 s."""
-REFUSED_S: Final = 30
-"""How long a client tries to reach a forbidden rail."""
-RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
-"""Placeholder for the address of the server's pod on its rail: the client's pod is created once the
-server has one, so any number of pairs may run at once."""
-POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
-"""Placeholder for its address in the pod network, for adapters without an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,14 +361,6 @@ def _pod(
     if env:
         container["env"] = templates.env_list(dict(sorted(env.items())))
     return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}
-
-
-SMOKE_DEADLINE_S: Final = 120.0
-"""Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
-PERFTEST_DEADLINE_S: Final = 180.0
-"""Seconds for a client that waits at most two minutes for its server, and sends for five
-seconds."""
-_TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,15 @@ _THINNEST: Final = 12
 """The thinnest choice tests one of 2^11 pairs."""
 Test = tuple[RailPair, PairTest]
 Round = tuple[Test, ...]
+MOST_CIRCLES: Final = 8
+"""Rounds of the circle method for each rail: in each, every host has another partner."""
+Way = list[tuple[HopRole, str, str]]
+"""Role, switch and port of each place."""
+FLOWS: Final = (16, 32, 64, 128)
+"""Connections that a test may have: for 2, 4, 8 and 16 links. With more, a test of five seconds
+would mostly set up connections."""
+_RARE: Final = 0.01
+"""Accepted chance that some link gets no connection although the hash is fair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +222,6 @@ def _far(spec: ClusterSpec) -> Iterator[Test]:
                         yield RailPair(one, other, speed), PairTest(rail.name, rail.name)
 
 
-MOST_CIRCLES: Final = 8
-"""Rounds of the circle method for each rail: in each, every host has another partner."""
-
-
 def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
     """Test each card at most once; keep one of `thinner` pairs of a rail, and at least one."""
     taken, kept = set[tuple[str, str]](), dict[str, list[Test]]()
@@ -286,10 +291,6 @@ def _under_load(spec: ClusterSpec, part: Part) -> Part:
     return Part(f"{part.what}, each for {lasts['duration_s']} s", tuple(rounds), part.of)
 
 
-Way = list[tuple[HopRole, str, str]]
-"""Role, switch and port of each place."""
-
-
 @once
 def _routed_ports(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[tuple[str, str], ...]]:
     """Two switches that routed links join, to the ports of each link, from the first one's side."""
@@ -327,13 +328,6 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
         waiting += [far for far in reversed(nearer) if near not in seen]
         seen.add(near)
     return [*way]
-
-
-FLOWS: Final = (16, 32, 64, 128)
-"""Connections that a test may have: for 2, 4, 8 and 16 links. With more, a test of five seconds
-would mostly set up connections."""
-_RARE: Final = 0.01
-"""Accepted chance that some link gets no connection although the hash is fair."""
 
 
 def is_telling(flows: int, links: int) -> bool:

@@ -20,6 +20,21 @@ from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.logs.log_model import NcclRow
 
 State = Literal["good", "doubt", "bad", "untried"]
+_HEADROOM: Final = 1.15
+_MOST_TICKS: Final = 5
+_STEPS: Final = (1, 2, 2.5, 5, 10)
+"""The lines on the scale are one of these numbers, times a power of ten, apart."""
+MOST_HOSTS: Final = 128
+"""Hosts of one heat map: with more, cells are smaller than a pixel on a phone."""
+_NUMBERED: Final = 17
+"""Below so many hosts a cell has room for its number."""
+_SLOW: Final = 0.97
+"""Below this share of the rail's best pair a cell is shown as slow, above the floor too."""
+_WORST: Final[Mapping[State, int]] = {"bad": 0, "doubt": 1, "untried": 2, "good": 3}
+MOST_DRAWN: Final = 12
+"""Most devices in one row: of more, only those with the worst links."""
+_ASIDE: Final = 7.0
+"""Distance between two links of the same devices."""
 
 
 def _svg(width: float, height: float, label: str, parts: Iterable[str]) -> str:
@@ -43,10 +58,6 @@ def _line(ends: tuple[float, float, float, float], kind: str, title: str = "") -
 
 _WIDTH, _HEIGHT = 560.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 48.0
-_HEADROOM: Final = 1.15
-_MOST_TICKS: Final = 5
-_STEPS: Final = (1, 2, 2.5, 5, 10)
-"""The lines on the scale are one of these numbers, times a power of ten, apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +138,6 @@ class Pair:
     is_right: bool
 
 
-MOST_HOSTS: Final = 128
-"""Hosts of one heat map: with more, cells are smaller than a pixel on a phone."""
-_NUMBERED: Final = 17
-"""Below so many hosts a cell has room for its number."""
-_SLOW: Final = 0.97
-"""Below this share of the rail's best pair a cell is shown as slow, above the floor too."""
-
-
 def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
     """Draw the bandwidth between the hosts of a rail; a pair measured twice shows its worst."""
     hosts = list(dict.fromkeys(end for pair in pairs for end in (pair.sender, pair.receiver)))
@@ -203,12 +206,7 @@ class Way:
         return f"{self.near} {self.near_end} to {self.far} {self.far_end}"
 
 
-_WORST: Final[Mapping[State, int]] = {"bad": 0, "doubt": 1, "untried": 2, "good": 3}
-MOST_DRAWN: Final = 12
-"""Most devices in one row: of more, only those with the worst links."""
 _STEP, _ROW = 112.0, 150.0
-_ASIDE: Final = 7.0
-"""Distance between two links of the same devices."""
 
 
 def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:

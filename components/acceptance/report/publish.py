@@ -46,6 +46,19 @@ Pair = tuple[str, str]
 """Name and value of a label."""
 METRICS: Final[Mapping[str, str]] = read_table(__file__, "metrics")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
+PUSH_DEADLINE_S: Final = 30.0
+"""For the whole push."""
+_SAID: Final = 4096
+"""Bytes of a refusal to read."""
+TYPE: Final = "RdmaRailProblem"
+HEALTHY: Final = "No Health Failures"
+"""NVSentinel's message of a healthy condition."""
+_ACTION: Final = "CONTACT_SUPPORT"
+"""The action of NVSentinel that restarts and resets nothing: a person looks at the cable first."""
+_LONGEST: Final = 200
+_MOST: Final = 5
+"""Faults in one message; `railyard audit` and the report have all."""
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +178,6 @@ def _growth(hop: Hop, limits: Limits) -> Iterator[tuple[str, int, *tuple[Pair, .
             yield "railyard_probe_errors", count, ("counter", counter)
 
 
-PUSH_DEADLINE_S: Final = 30.0
-"""For the whole push."""
-_SAID: Final = 4096
-"""Bytes of a refusal to read."""
-
-
 def write_readable(path: Path, text: str) -> None:
     """Write a file whole or not at all, readable for the node exporter's user; or OSError.
 
@@ -206,17 +213,6 @@ def push_metrics(gateway: str, site: str, text: str) -> None:
     if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
         words = one_line(said.decode(errors="replace").strip())[:_LONGEST]
         raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
-
-
-TYPE: Final = "RdmaRailProblem"
-HEALTHY: Final = "No Health Failures"
-"""NVSentinel's message of a healthy condition."""
-_ACTION: Final = "CONTACT_SUPPORT"
-"""The action of NVSentinel that restarts and resets nothing: a person looks at the cable first."""
-_LONGEST: Final = 200
-_MOST: Final = 5
-"""Faults in one message; `railyard audit` and the report have all."""
-_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,17 @@ _RACES: Final = 4
 _TITLE: Final = "org.opencontainers.image.title"
 _WORDS: Final = b"Railyard writes here before it proves.\n"
 _Found = TypeVar("_Found")
+_KEY: Final = b"Ed"
+_HASHED: Final = b"ED"
+"""A signature of the text's digest; signatures of whole texts (`Ed`) are older, and refused."""
+_ID: Final = slice(2, 10)
+_SECRET_ID: Final = slice(54, 62)
+_SECRET: Final = slice(62, 94)
+"""The seed in a secret key, after algorithms (6), salt (32), two limits (16) and the identifier."""
+_SECRET_BYTES: Final = 158
+_SIGNATURE_BYTES: Final = 74
+_COMMENT: Final = "trusted comment: "
+_LINES: Final = 4
 
 
 class StoreError(RailyardError):
@@ -386,19 +397,6 @@ def _digest_in(folder: Path) -> str:
         return sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
     except OSError:
         return ""
-
-
-_KEY: Final = b"Ed"
-_HASHED: Final = b"ED"
-"""A signature of the text's digest; signatures of whole texts (`Ed`) are older, and refused."""
-_ID: Final = slice(2, 10)
-_SECRET_ID: Final = slice(54, 62)
-_SECRET: Final = slice(62, 94)
-"""The seed in a secret key, after algorithms (6), salt (32), two limits (16) and the identifier."""
-_SECRET_BYTES: Final = 158
-_SIGNATURE_BYTES: Final = 74
-_COMMENT: Final = "trusted comment: "
-_LINES: Final = 4
 
 
 class SignatureError(UsageError):

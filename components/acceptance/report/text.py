@@ -22,6 +22,7 @@ _OF_HOSTS = frozenset(
 """Checks outside of probes that the short table shows even if all is well."""
 PASSED_LINE = "acceptance passed"
 """The last line of the verdict table of a proven path; Railyard searches its state for it."""
+_JUNIT: dict[Verdict, str] = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 def render_table(report: Report) -> str:
@@ -173,9 +174,6 @@ def render_ctrf(report: Report) -> str:
         },
     }
     return json.dumps(document, indent=1) + "\n"
-
-
-_JUNIT: dict[Verdict, str] = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 def render_junit(report: Report) -> str:

@@ -39,6 +39,16 @@ from components.core.plain_text import counted, plain_text
 
 _DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
 """Kinds of suspects that are links, or devices whose links are all suspect."""
+_ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
+_BANNER: Final = (
+    '<p class="banner"><strong>Simulated lab.</strong> Switch, hosts and NICs are emulated, '
+    "and the numbers below are computed from their state. They prove the configuration, "
+    "not the speed of any hardware.</p>"
+)
+_LISTED: Final = 40
+"""Most probes to list unfolded; of more, only those that did not pass."""
+_NAMED: Final = 6
+"""Most names to list under an advice; of more, their number."""
 
 
 def topology(report: Report) -> str:
@@ -168,9 +178,6 @@ def plots(report: Report, before: Evidence | None) -> str:
     return "".join(parts)
 
 
-_ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
-
-
 def render_html(report: Report, before: Report | None = None) -> str:
     """Render a report: verdict and what to do first, pictures, then the evidence, folded.
 
@@ -223,17 +230,6 @@ def render_html(report: Report, before: Report | None = None) -> str:
     return page(title, parts, read_sheet("pictures.css"))
 
 
-_BANNER: Final = (
-    '<p class="banner"><strong>Simulated lab.</strong> Switch, hosts and NICs are emulated, '
-    "and the numbers below are computed from their state. They prove the configuration, "
-    "not the speed of any hardware.</p>"
-)
-
-
-_LISTED: Final = 40
-"""Most probes to list unfolded; of more, only those that did not pass."""
-
-
 def _probe_table(report: Report) -> str:
     probes = sorted(
         report.evidence.probes, key=lambda item: _ORDER[report.verdict_of(item.probe.name)]
@@ -263,10 +259,6 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     rails = f"<br><small>{escape(' · '.join(item.probe.rails))}</small>"
     measured = _number(measure.actual if measure else "-")
     return tr(_badge(report.verdict_of(name)), _name(name, rails), measured, escape(why))
-
-
-_NAMED: Final = 6
-"""Most names to list under an advice; of more, their number."""
 
 
 def _next_steps(report: Report) -> str:

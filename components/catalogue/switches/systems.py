@@ -14,6 +14,23 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from components.core.templates import typed_table
 
+Transport = Literal["roce", "infiniband"]
+FOREIGN_SYSTEMS: Final = frozenset(
+    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nvos", "nx-os", "nxos", "onos"}
+)
+"""Systems that Railyard does not set and whose names look like a slip of one of the above."""
+FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    "sonic": (
+        re.compile(r"((Enterprise_)?SONiC[-_](OS[-_])?)?\d\.\d+(\.\d+)?([-_].*)?", re.IGNORECASE),
+        "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
+    )
+}
+"""System to the release form of another edition, and the name of that edition.
+
+Images of Enterprise SONiC are called `SONiC-OS-4.4.0-Enterprise_Base` and
+`Enterprise_SONiC_OS_4.1.1_Cloud_Advanced`; those of the community by their branch: 202405.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PortPlace:
@@ -89,9 +106,6 @@ class PortNaming:
         return text.format(first=ports[0], second=ports[min(1, len(ports) - 1)], last=ports[-1])
 
 
-Transport = Literal["roce", "infiniband"]
-
-
 @dataclass(frozen=True, slots=True)
 class SystemEntry:
     """The facts about a system that the model of a file and the switch models need."""
@@ -108,21 +122,6 @@ class SystemEntry:
 
 SWITCH_SYSTEMS: Final = typed_table(dict[str, SystemEntry], __file__, "systems")
 """By the name that the site file uses, in the order in which refusals list them."""
-FOREIGN_SYSTEMS: Final = frozenset(
-    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nvos", "nx-os", "nxos", "onos"}
-)
-"""Systems that Railyard does not set and whose names look like a slip of one of the above."""
-FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
-    "sonic": (
-        re.compile(r"((Enterprise_)?SONiC[-_](OS[-_])?)?\d\.\d+(\.\d+)?([-_].*)?", re.IGNORECASE),
-        "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
-    )
-}
-"""System to the release form of another edition, and the name of that edition.
-
-Images of Enterprise SONiC are called `SONiC-OS-4.4.0-Enterprise_Base` and
-`Enterprise_SONiC_OS_4.1.1_Cloud_Advanced`; those of the community by their branch: 202405.
-"""
 
 if TYPE_CHECKING:
     SystemName = str

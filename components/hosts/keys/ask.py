@@ -17,6 +17,11 @@ from components.hosts.keys.table import all_keys
 
 _CACHED: Final = 1 << 16
 """Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
+_NO_SETTING: Final = table.HostKey("")
+_YES: Final = ":"
+_NO: Final = "return 1"
+_LAST_RANK: Final = 71
+"""Rank of a key that an older version recorded and the table no longer lists."""
 
 
 def _split(row: table.HostKey) -> list[str]:
@@ -36,9 +41,6 @@ def expression(row: table.HostKey) -> str:
 def _any_key() -> re.Pattern[str]:
     # At first use: `check` of most files asks for no key, and compiling takes 8 ms.
     return re.compile("|".join(f"({expression(row)})" for row in all_keys()))
-
-
-_NO_SETTING: Final = table.HostKey("")
 
 
 @lru_cache(_CACHED)
@@ -103,12 +105,6 @@ def leftovers(settings: Mapping[str, str]) -> Leftovers:
         tuple(dict.fromkeys(row.leaves for row in left if not row.loads_at_start)),
         tuple(dict.fromkeys(row.leaves for row in left if row.loads_at_start)),
     )
-
-
-_YES: Final = ":"
-_NO: Final = "return 1"
-_LAST_RANK: Final = 71
-"""Rank of a key that an older version recorded and the table no longer lists."""
 
 
 def keys_text() -> str:

@@ -42,6 +42,20 @@ Condition = Literal[
     "card_is_gone", "sysctl_is_gone", "pages_are_gone", "governor_is_gone", "balancing_is_gone",
 ]  # fmt: skip
 """A function of the scripts that gets the key and answers yes or no."""
+_PCI: Final = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+SYSCTL_MODULES: Final = {
+    "net.bridge.": "br_netfilter",
+    "net.netfilter.nf_conntrack_": "nf_conntrack",
+    "net.nf_conntrack_max": "nf_conntrack",
+    "net.ipv4.vs.": "ip_vs",
+    "sunrpc.rdma_": "rpcrdma",
+    "sunrpc.svc_rdma.": "rpcrdma",
+    "sunrpc.": "sunrpc",
+}
+"""Prefix of a kernel setting to its module; the first match counts (kernel documentation,
+networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, these
+modules are not loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +142,6 @@ class Place:
     """The shell command that checks the part, if the patterns do not suffice."""
 
 
-_PCI: Final = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
-_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 PLACES: Final = {
     "pci": Place(_PCI, check='pci_address "$key_place"'),
     "vf": Place(rf"{_PCI}\.\d{{1,3}}", check='vf_address "$key_place"'),
@@ -159,17 +171,3 @@ def all_keys() -> tuple[HostKey, ...]:
         for key, row in group["rows"].items():
             rows.append({**shared, **row, "pattern": f"{group.get('begin', '')}{key}"})
     return TypeAdapter(tuple[HostKey, ...]).validate_python(rows)
-
-
-SYSCTL_MODULES: Final = {
-    "net.bridge.": "br_netfilter",
-    "net.netfilter.nf_conntrack_": "nf_conntrack",
-    "net.nf_conntrack_max": "nf_conntrack",
-    "net.ipv4.vs.": "ip_vs",
-    "sunrpc.rdma_": "rpcrdma",
-    "sunrpc.svc_rdma.": "rpcrdma",
-    "sunrpc.": "sunrpc",
-}
-"""Prefix of a kernel setting to its module; the first match counts (kernel documentation,
-networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, these
-modules are not loaded."""

@@ -68,6 +68,17 @@ from components.remote.step import Endpoint, secrets_for
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 FORKS: Final = 20
 """Nodes at once: Ansible's default of five makes a run over many nodes four times as long."""
+CLOSE_DEADLINE_S: Final = 10.0
+_OWNER_ONLY: Final = 0o600
+_SAID_LINES: Final = 3
+_SAID_CHARACTERS: Final = 600
+_WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
+"""Beginnings of Ansible's lines that name the cause of a failure."""
+_OF_SCHEMA: Final = re.compile(r"^s[0-9]+_")
+"""The prefix of a node's name in the cache of facts, since Ansible 2.19."""
+_WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
+"""These gather the facts of all nodes again unless limited; other playbooks use cached facts."""
+_KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 
 def decide_on(state: State, request: Request) -> Decision:
@@ -120,19 +131,6 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
         f"  fix    put the settings to keep into kubernetes.extra_vars\n"
         f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
     )
-
-
-CLOSE_DEADLINE_S: Final = 10.0
-_OWNER_ONLY: Final = 0o600
-_SAID_LINES: Final = 3
-_SAID_CHARACTERS: Final = 600
-_WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
-"""Beginnings of Ansible's lines that name the cause of a failure."""
-_OF_SCHEMA: Final = re.compile(r"^s[0-9]+_")
-"""The prefix of a node's name in the cache of facts, since Ansible 2.19."""
-_WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
-"""These gather the facts of all nodes again unless limited; other playbooks use cached facts."""
-_KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ _MANY_MEMBERS: Final = {"etcd_retries": 10}
 joined before the next one may."""
 _CONFIRM_RESET: Final = {**_CLEANING, "reset_confirmation": True}
 """`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, but fails without this."""
+FOLDER: Final = Path(".railyard") / "kubespray"
+"""Relative to the program's directory, like all paths of inner commands."""
+_STATE: Final = "state.json"
+_OF_KUBESPRAY: Final = ("artifacts/", "credentials/")
+"""Folders of the inventory that its playbooks write, and its ansible.cfg does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,13 +358,6 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
             " it is through"
         )
     return ""
-
-
-FOLDER: Final = Path(".railyard") / "kubespray"
-"""Relative to the program's directory, like all paths of inner commands."""
-_STATE: Final = "state.json"
-_OF_KUBESPRAY: Final = ("artifacts/", "credentials/")
-"""Folders of the inventory that its playbooks write, and its ansible.cfg does not read."""
 
 
 @dataclass(frozen=True, slots=True)

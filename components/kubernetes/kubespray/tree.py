@@ -27,6 +27,19 @@ CLONE_DEADLINE_S: Final = 900.0
 _CHECKSUMS: Final = "roles/kubespray_defaults/vars/main/checksums.yml"
 """The tree's list of the releases of Kubernetes that it can install."""
 _SKIPPED: Final = frozenset({".git", "__pycache__"})
+INSTALL_DEADLINE_S: Final = 1800.0
+_STAMP: Final = "railyard-installed"
+_LAST_LINES: Final = 6
+_HINTS: Final = {
+    "No matching distribution": "these wheels are of another Python, or the package index does not "
+    "have them: set kubernetes.python to one that this kubespray takes, or make the file for this "
+    "one",
+    "requires a different Python": "set kubernetes.python to a Python that this kubespray takes, "
+    "or make the file for this one",
+    "DO NOT MATCH THE HASHES": "the index served another file than the pinned one: find out why "
+    "before you pin it again",
+}
+"""Words in pip's error, and the remedy."""
 
 
 def cache_folder() -> Path:
@@ -158,21 +171,6 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
         ) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
-
-
-INSTALL_DEADLINE_S: Final = 1800.0
-_STAMP: Final = "railyard-installed"
-_LAST_LINES: Final = 6
-_HINTS: Final = {
-    "No matching distribution": "these wheels are of another Python, or the package index does not "
-    "have them: set kubernetes.python to one that this kubespray takes, or make the file for this "
-    "one",
-    "requires a different Python": "set kubernetes.python to a Python that this kubespray takes, "
-    "or make the file for this one",
-    "DO NOT MATCH THE HASHES": "the index served another file than the pinned one: find out why "
-    "before you pin it again",
-}
-"""Words in pip's error, and the remedy."""
 
 
 def make_environment(requirements: str, python: str) -> Path:

@@ -25,6 +25,48 @@ from components.remote.step import Endpoint
 Role = Literal["control_plane", "worker"]
 STEP: Final = "kubespray"
 """Name of the step and so of its Pulumi resource: changing it breaks stacks."""
+TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
+"""The file in which the GPU operator's toolkit configures its runtime. kubespray rewrites
+containerd's file at every run, and without this line the runtime would be lost (kubespray issue
+12277)."""
+KUBELET: Final = "kubelet_config_extra_args"
+"""Fields of a kubelet's file. Each worker has this variable, since the control plane runs no jobs;
+kubespray had a separate variable for workers until v2.26 (tests/kubernetes/variables.yaml)."""
+LEFT: Final = {"kubelet_node_config_extra_args": ("v2.27.0", KUBELET)}
+"""Variables that a release removed, and their replacements: kubespray ignores the old names."""
+WORKERS_KUBELET: Final = "railyard_workers_kubelet"
+"""Variable that keeps the workers' fields until the inventory is written."""
+_KUBELET_FIGHTS: Final = frozenset(
+    {KUBELET, "kubelet_cpu_manager_policy", "kubelet_topology_manager_policy"}
+    | {"kubelet_topology_manager_scope", "kube_reserved", "system_reserved"}
+)
+"""Variables that write the same fields, or set a cgroup that a kubelet refuses together with
+`reservedSystemCPUs` (kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's
+validation)."""
+OF_CONNECTION: Final = frozenset(
+    {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
+    | {"skip_confirmation", "reset_confirmation", "reset_restart_network", "reset_nodes"}
+    | {"drain_nodes", "upgrade_node_always_cordon", "ansible_host", "ansible_user"}
+    | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
+    | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
+)
+"""Variables that Railyard sets for a node or for one run, or that would disable its checks."""
+OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
+_VXLAN_BYTES: Final = 50
+_IPIP_BYTES: Final = 20
+"""Bytes that IP-in-IP adds to a packet between nodes (kubespray's page on Calico)."""
+HOSTS: Final = "hosts.yaml"
+VARIABLES: Final = "group_vars/all.yaml"
+KNOWN_HOSTS: Final = "known_hosts"
+SSH_CONFIG: Final = "ssh_config"
+SECRETS: Final = "railyard_secrets"
+"""Variable with the folder of this run's private keys; never in a file that remains."""
+BECOME: Final = "railyard_become"
+"""Variable with the passwords for `sudo`, by node; never in a file that remains."""
+_WITHOUT_V: Final = (2, 28)
+"""The first kubespray whose `kubelet_checksums` lack the `v` (roles/kubespray_defaults/vars/main;
+at v2.27.1 `v1.31.9` is a key, and the URL uses `kube_version` unchanged)."""
+_HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +148,6 @@ def parse_request(text: str) -> Request:
     return read_request(_REQUEST, text, "request to run kubespray")
 
 
-TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
-"""The file in which the GPU operator's toolkit configures its runtime. kubespray rewrites
-containerd's file at every run, and without this line the runtime would be lost (kubespray issue
-12277)."""
-KUBELET: Final = "kubelet_config_extra_args"
-"""Fields of a kubelet's file. Each worker has this variable, since the control plane runs no jobs;
-kubespray had a separate variable for workers until v2.26 (tests/kubernetes/variables.yaml)."""
-LEFT: Final = {"kubelet_node_config_extra_args": ("v2.27.0", KUBELET)}
-"""Variables that a release removed, and their replacements: kubespray ignores the old names."""
-WORKERS_KUBELET: Final = "railyard_workers_kubelet"
-"""Variable that keeps the workers' fields until the inventory is written."""
-_KUBELET_FIGHTS: Final = frozenset(
-    {KUBELET, "kubelet_cpu_manager_policy", "kubelet_topology_manager_policy"}
-    | {"kubelet_topology_manager_scope", "kube_reserved", "system_reserved"}
-)
-"""Variables that write the same fields, or set a cgroup that a kubelet refuses together with
-`reservedSystemCPUs` (kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's
-validation)."""
-OF_CONNECTION: Final = frozenset(
-    {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
-    | {"skip_confirmation", "reset_confirmation", "reset_restart_network", "reset_nodes"}
-    | {"drain_nodes", "upgrade_node_always_cordon", "ansible_host", "ansible_user"}
-    | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
-    | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
-)
-"""Variables that Railyard sets for a node or for one run, or that would disable its checks."""
-OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
-
-
 def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     """The variables that follow from the site: `extra_vars` cannot change them."""
     plane = spec.kubespray
@@ -173,11 +186,6 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     return settings
 
 
-_VXLAN_BYTES: Final = 50
-_IPIP_BYTES: Final = 20
-"""Bytes that IP-in-IP adds to a packet between nodes (kubespray's page on Calico)."""
-
-
 def pod_overhead_bytes(spec: ClusterSpec) -> int:
     """Bytes that Calico adds to a pod's packet on its way to another node.
 
@@ -204,20 +212,6 @@ def _mirror(prefix: str, address: str, below: str) -> JsonValue:
     if below:
         mirror["override_path"] = True
     return {"prefix": prefix, "server": host, "mirrors": [mirror]}
-
-
-HOSTS: Final = "hosts.yaml"
-VARIABLES: Final = "group_vars/all.yaml"
-KNOWN_HOSTS: Final = "known_hosts"
-SSH_CONFIG: Final = "ssh_config"
-SECRETS: Final = "railyard_secrets"
-"""Variable with the folder of this run's private keys; never in a file that remains."""
-BECOME: Final = "railyard_become"
-"""Variable with the passwords for `sudo`, by node; never in a file that remains."""
-_WITHOUT_V: Final = (2, 28)
-"""The first kubespray whose `kubelet_checksums` lack the `v` (roles/kubespray_defaults/vars/main;
-at v2.27.1 `v1.31.9` is a key, and the URL uses `kube_version` unchanged)."""
-_HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
 
 
 def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[str, str]:

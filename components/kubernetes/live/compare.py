@@ -24,29 +24,6 @@ _DECIMAL: Final = {
 """`1E` is an exa, and `1E3` an exponent."""
 _MAPS: Final = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead"})
 _FIELDS: Final = frozenset({"sizeLimit", "storage", "divisor"})
-
-
-def holds_quantity(path: tuple[str, ...]) -> bool:
-    """Whether the field at this path is an amount of a resource."""
-    *before, leaf = path
-    return leaf in _FIELDS or (before != [] and before[-1] in _MAPS)
-
-
-def amount_of(value: JsonValue) -> Fraction | None:
-    """The exact amount; None if the value is not a quantity."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    found = _FORM.fullmatch(str(value).strip())
-    if found is None:
-        return None
-    number, suffix = Fraction(found[1]), found[2]
-    if suffix in _BINARY:
-        return number * 1024 ** (_BINARY.index(suffix) + 1)
-    is_exponent = suffix[:1] in {"e", "E"} and suffix[1:]
-    power = int(suffix[1:]) if is_exponent else _DECIMAL.get(suffix)
-    return None if power is None else number * Fraction(10) ** power
-
-
 Path = tuple[str, ...]
 THERE: Final = "there"
 HIDDEN: Final = "another value (a secret, not shown)"
@@ -79,6 +56,27 @@ _TELLS_EMPTY: Final = frozenset({"emptyDir"})
 _OF_PROVIDER: Final = "pulumi.com/"
 """Prefix of annotations that configure the provider's wait; the object need not have them."""
 _SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata", "status", "stringData"})
+
+
+def holds_quantity(path: tuple[str, ...]) -> bool:
+    """Whether the field at this path is an amount of a resource."""
+    *before, leaf = path
+    return leaf in _FIELDS or (before != [] and before[-1] in _MAPS)
+
+
+def amount_of(value: JsonValue) -> Fraction | None:
+    """The exact amount; None if the value is not a quantity."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    found = _FORM.fullmatch(str(value).strip())
+    if found is None:
+        return None
+    number, suffix = Fraction(found[1]), found[2]
+    if suffix in _BINARY:
+        return number * 1024 ** (_BINARY.index(suffix) + 1)
+    is_exponent = suffix[:1] in {"e", "E"} and suffix[1:]
+    power = int(suffix[1:]) if is_exponent else _DECIMAL.get(suffix)
+    return None if power is None else number * Fraction(10) ** power
 
 
 @dataclass(frozen=True, slots=True)

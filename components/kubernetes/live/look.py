@@ -42,6 +42,14 @@ _INSTALL: Final = f"{THERE}: `pulumi up --refresh` installs it again"
 _FOREIGN: Final = " does not belong to the plan, and it may block probes"
 _MOST: Final = 3
 """The number of fields to print for an object; further ones are only counted."""
+_BESIDE: Final = {
+    "networking.k8s.io/v1": ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies"),
+    "v1": ("ResourceQuota", "/api/v1", "resourcequotas"),
+}
+"""API version to kind, path and plural of objects that may keep a pod out of its namespace."""
+POLL_S: Final = 5.0
+_SHOWN: Final = 5
+"""The number of absent objects to name; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +225,6 @@ def _drifts(live: Live, release: str) -> Iterator[ObjectDrift]:
             yield ObjectDrift(str(key), fields, release)
 
 
-_BESIDE: Final = {
-    "networking.k8s.io/v1": ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies"),
-    "v1": ("ResourceQuota", "/api/v1", "resourcequotas"),
-}
-"""API version to kind, path and plural of objects that may keep a pod out of its namespace."""
-
-
 def look_at_cluster(
     ref: ClusterRef,
     secrets: Mapping[str, str],
@@ -275,11 +276,6 @@ def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
     place = f"/api/v1/namespaces/{map_at(body, 'metadata')['namespace']}"
     pods = reader.list(f"{place}/pods?labelSelector={selector}") if selector else []
     return reasons_of(pods, reader.list(f"{place}/events?fieldSelector=type%3DWarning"))
-
-
-POLL_S: Final = 5.0
-_SHOWN: Final = 5
-"""The number of absent objects to name; further ones are only counted."""
 
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:

@@ -41,6 +41,18 @@ _MESHES: Final = tuple(f"kuma.io/sidecar-injection={on}" for on in ("enabled", "
 Linkerd (components/jobs/templates.py). Kuma's releases differ in how a pod declines it, by a label
 or by an annotation; each release takes three words for yes (kumahq/kuma,
 `pkg/plugins/runtime/k8s/metadata/annotations.go`)."""
+RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
+"""The annotation from which Multus learns a device's resource."""
+_DECIDING: Final = ("type", "vlan", "master", "pkey")
+"""Keys of a CNI configuration whose change puts a pod onto another network."""
+_OPERANDS: Final[Mapping[str, Part]] = {
+    "ClusterPolicy": "gpu_operator",
+    "NicClusterPolicy": "network_operator",
+}
+"""Kind of the owner of an operator's workloads, to that operator."""
+_OURS: Final = "pulumi-kubernetes"
+"""Prefix of the manager of an object that an update made and failed to record."""
+_MAJOR: Final = re.compile(r"v?(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +242,6 @@ def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:
             yield namespace, answer.words
 
 
-RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
-"""The annotation from which Multus learns a device's resource."""
-_DECIDING: Final = ("type", "vlan", "master", "pkey")
-"""Keys of a CNI configuration whose change puts a pod onto another network."""
-
-
 def attachment_differences(want: Body, live: Body) -> Iterator[str]:
     """Yield why an attachment does not lead onto the rail; its owner chooses addresses."""
     asked, found = (
@@ -263,16 +269,6 @@ def _plugins(body: Body) -> list[Mapping[str, Any]] | None:
 
 def _mtu(plugins: list[Mapping[str, Any]]) -> int:
     return max((int(each["mtu"]) for each in plugins if each.get("mtu")), default=0)
-
-
-_OPERANDS: Final[Mapping[str, Part]] = {
-    "ClusterPolicy": "gpu_operator",
-    "NicClusterPolicy": "network_operator",
-}
-"""Kind of the owner of an operator's workloads, to that operator."""
-_OURS: Final = "pulumi-kubernetes"
-"""Prefix of the manager of an object that an update made and failed to record."""
-_MAJOR: Final = re.compile(r"v?(\d+)\.")
 
 
 def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:

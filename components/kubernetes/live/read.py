@@ -38,6 +38,14 @@ _FOUND: Final = 200
 _NOT_FOUND: Final = 404
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+DEPLOYED: Final = "deployed"
+_DEFINITION: Final = "CustomResourceDefinition"
+_DEFINITIONS: Final = "crds/"
+"""Helm creates the files of this chart folder at the first install, and never again."""
+_INT: Final = "tag:yaml.org,2002:int"
+_OTHERWISE: Final = frozenset({"tag:yaml.org,2002:timestamp", _INT})
+_Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
+_WHOLE: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +192,6 @@ class Reader:
         return answer
 
 
-DEPLOYED: Final = "deployed"
-_DEFINITION: Final = "CustomResourceDefinition"
-_DEFINITIONS: Final = "crds/"
-"""Helm creates the files of this chart folder at the first install, and never again."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReleaseRef:
     """Which release."""
@@ -221,14 +223,10 @@ class _Loader(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: a date is a text, and so is `10:30`, not a base-60 number."""
 
 
-_INT: Final = "tag:yaml.org,2002:int"
-_OTHERWISE: Final = frozenset({"tag:yaml.org,2002:timestamp", _INT})
-_Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in each if tag not in _OTHERWISE]
     for first, each in cast("_Resolvers", yaml.CSafeLoader.yaml_implicit_resolvers).items()
 }
-_WHOLE: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 for _first in "-+0123456789":
     _Loader.yaml_implicit_resolvers.setdefault(_first, []).append((_INT, _WHOLE))
 

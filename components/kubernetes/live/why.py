@@ -24,6 +24,10 @@ _QUIET: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a pod that still starts; its events name the cause of the wait."""
 OPERATOR_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
 """Kinds of the objects that tell the operators of the vendor what to do."""
+Trouble = Literal["not ready", "cordoned", "tainted", "absent"]
+_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+_OF_NODE: Final = "node.kubernetes.io/"
+"""Taints that Kubernetes sets itself for a condition; the condition is reported instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,6 @@ def _colon(text: object) -> str:
 def _short(text: object) -> str:
     words = " ".join(str(text or "").split())
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-
-
-Trouble = Literal["not ready", "cordoned", "tainted", "absent"]
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
-_OF_NODE: Final = "node.kubernetes.io/"
-"""Taints that Kubernetes sets itself for a condition; the condition is reported instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,13 @@ CHECK: Final = "inter 3s downinter 1s fall 2 rise 1 verify required"
 """Two failed checks, 3 s apart, take a server out; one good check brings it back."""
 RUN_FOLDER: Final = "railyard-haproxy"
 HEALTH_SOCKET: Final = f"/run/{RUN_FOLDER}/health.sock"
+PRIORITY: Final = 150
+"""Priority of the first balancer, out of 1 to 254, and ten less for the next: the higher one starts
+with the address. The holder keeps it when the other comes back: each move ends all connections."""
+FILTER_DEADLINE_S: Final = 180.0
+"""Seconds, 120 of which are for the lock of another run."""
+FILTER_PRIORITY: Final = -10
+"""Before the filters of the host's own firewalls, which use 0 (nft(8), standard priorities)."""
 
 
 def plan_balancers(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
@@ -119,11 +126,6 @@ def render_haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane) -> str:
     )
 
 
-PRIORITY: Final = 150
-"""Priority of the first balancer, out of 1 to 254, and ten less for the next: the higher one starts
-with the address. The holder keeps it when the other comes back: each move ends all connections."""
-
-
 def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> str:
     """The configuration of keepalived; it includes a file that names the host's interface.
 
@@ -142,12 +144,6 @@ def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> 
         peers="\n".join(peers),
         shared=shared.address,
     )
-
-
-FILTER_DEADLINE_S: Final = 180.0
-"""Seconds, 120 of which are for the lock of another run."""
-FILTER_PRIORITY: Final = -10
-"""Before the filters of the host's own firewalls, which use 0 (nft(8), standard priorities)."""
 
 
 def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:

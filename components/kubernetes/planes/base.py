@@ -30,6 +30,9 @@ SECRETS: Final = "k3s-secrets"
 """Prefix of a node's settings that compare the file of a secret with its written form."""
 AGAIN: Final = "repair="
 """The argument of a call with a secret that makes the engine run it again."""
+DEFAULT_API_PORT: Final = 6443
+KUBEADM_KUBECONFIG: Final = "/etc/kubernetes/admin.conf"
+"""kubeadm's path, which kubespray keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +172,6 @@ def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
 def node_in(step: RemoteStep) -> str:
     """The name of the node in an install step of K3s."""
     return parse_state(step.desired).values["node"]
-
-
-DEFAULT_API_PORT: Final = 6443
-KUBEADM_KUBECONFIG: Final = "/etc/kubernetes/admin.conf"
-"""kubeadm's path, which kubespray keeps."""
 
 
 @dataclass(frozen=True, slots=True)

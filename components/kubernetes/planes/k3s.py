@@ -69,6 +69,13 @@ _PARAMETERS: Final = frozenset(
 """Stdin lines that do not set up the node itself: the source of K3s, and the server to join."""
 DISABLED: Final = ("servicelb", "traefik")
 """K3s' own load balancer and ingress: a training cluster uses neither, and both open host ports."""
+REMOVAL_DEADLINE_S: Final = 420.0
+"""Seconds: 60 for the API, 120 until a lost node counts as lost, 180 for its etcd member."""
+NODE_DEADLINE_S: Final = 420.0
+"""Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
+FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
+"""Placeholder in the first server's stdin for the earlier step's result: `none` or `running`."""
+CLUSTER_FOUND: Final = "cluster-found"
 
 
 def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
@@ -253,15 +260,6 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if kubernetes.api_port != DEFAULT_API_PORT:
         lines["https-listen-port"] = str(kubernetes.api_port)
     return lines
-
-
-REMOVAL_DEADLINE_S: Final = 420.0
-"""Seconds: 60 for the API, 120 until a lost node counts as lost, 180 for its etcd member."""
-NODE_DEADLINE_S: Final = 420.0
-"""Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
-FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
-"""Placeholder in the first server's stdin for the earlier step's result: `none` or `running`."""
-CLUSTER_FOUND: Final = "cluster-found"
 
 
 def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:

@@ -60,6 +60,21 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
     "keepalived_undo": ("service", "keepalived_reading", "service_undo"),
 }
 """Verb to the files of `scripts/` that form it, in order."""
+FIELDS: Final[Mapping[str, str]] = {
+    "cpu-manager-policy": "cpuManagerPolicy",
+    "reserved-cpus": "reservedSystemCPUs",
+    "topology-manager-policy": "topologyManagerPolicy",
+    "topology-manager-scope": "topologyManagerScope",
+}
+"""kubelet's argument to the field of its file."""
+ARGUMENT: Final = "kubelet-arg: "
+"""Prefix of a line in K3s' config.yaml."""
+CA_FILE: Final = "registry-ca.crt"
+PASSWORD_MARK: Final = "@registry-password@"  # noqa: S105 - the place of a secret, not one
+"""`scripts/registry.sh` replaces it with the password."""
+_PLAIN: Final = re.compile(r"[a-z_]+")
+_UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io")
+"""Registries in charts or in K3s itself: their images come from the site's registry too."""
 
 
 @cache
@@ -136,17 +151,6 @@ def numbered_lines(file: str, text: str) -> dict[str, str]:
     return {**numbered, f"{file}.lines": str(len(lines))}
 
 
-FIELDS: Final[Mapping[str, str]] = {
-    "cpu-manager-policy": "cpuManagerPolicy",
-    "reserved-cpus": "reservedSystemCPUs",
-    "topology-manager-policy": "topologyManagerPolicy",
-    "topology-manager-scope": "topologyManagerScope",
-}
-"""kubelet's argument to the field of its file."""
-ARGUMENT: Final = "kubelet-arg: "
-"""Prefix of a line in K3s' config.yaml."""
-
-
 def kubelet_values(alignment: Alignment) -> dict[str, str]:
     """Argument to value."""
     values = "static", alignment.reserved_cpus, alignment.policy, alignment.scope
@@ -176,14 +180,6 @@ def site_arguments(arguments: tuple[str, ...]) -> str:
     """The kubelet arguments that the site sets, in words and in its order."""
     given = dict(each.split("=", 1) for each in arguments if "=" in each)
     return " ".join(f"{key}={given[key]}" for key in FIELDS if key in given)
-
-
-CA_FILE: Final = "registry-ca.crt"
-PASSWORD_MARK: Final = "@registry-password@"  # noqa: S105 - the place of a secret, not one
-"""`scripts/registry.sh` replaces it with the password."""
-_PLAIN: Final = re.compile(r"[a-z_]+")
-_UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io")
-"""Registries in charts or in K3s itself: their images come from the site's registry too."""
 
 
 def render_registries(spec: ClusterSpec) -> str:

@@ -37,6 +37,30 @@ NEGOTIATES: Final = (5, 16)
 claims it for 5.15 too; we send `on` there, which is unproven."""
 AUTO_SAVE: Final = (5, 9)
 """First release that saves applied changes unless a line says otherwise (NVUE reference)."""
+_SWITCH: Final = {True: "on", False: "off"}
+_STATE: Final = {True: "enabled", False: "disabled"}
+_WORDS: Final = {"on": "enabled", "off": "disabled"}
+DOMAIN: Final = f"bridge domain {nvue.BRIDGE}"
+GLOBAL: Final = "router bgp"
+VRF: Final = "vrf default router bgp"
+FAMILY: Final = f"{VRF} address-family ipv4-unicast"
+_BFD_STATE: Final = "router bfd state"
+_BFD_PROFILE: Final = "router bfd profile"
+_PROFILE: Final = "railyard"
+_BRANCHES: Final = (DOMAIN, GLOBAL, FAMILY, VRF)
+"""Branches that we unset as a whole if we added them and they hold only our settings."""
+_INTERFACE: Final = ("ip address", "ipv4 address", "type", "vlan")
+"""Every such path of the loopback, or of the interface of a VLAN."""
+_ROUTED: Final = re.compile(r"lo|vlan\d+")
+"""An interface that may leave as a whole; a port has more than an address."""
+_THERE: Final = "stands"
+"""Marks an interface found in the configuration; recorded baselines hold it."""
+NEW_WORDS: Final = "states in words"
+"""Note about a switch whose release, 5.15 or later, writes `state enabled`."""
+_NEW_LINK: Final = "auto-negotiate enabled"
+"""Note about a switch of release 5.16 or later."""
+SAVES: Final = "saves by itself"
+"""Note about a switch whose `nv config apply` saves too."""
 
 
 class Cell(NamedTuple):
@@ -150,16 +174,6 @@ class Row:
                 yield Line("set", head + path.format(key), word, switched_on(actual, *self.on))
 
 
-_SWITCH: Final = {True: "on", False: "off"}
-_STATE: Final = {True: "enabled", False: "disabled"}
-_WORDS: Final = {"on": "enabled", "off": "disabled"}
-DOMAIN: Final = f"bridge domain {nvue.BRIDGE}"
-GLOBAL: Final = "router bgp"
-VRF: Final = "vrf default router bgp"
-FAMILY: Final = f"{VRF} address-family ipv4-unicast"
-_BFD_STATE: Final = "router bfd state"
-_BFD_PROFILE: Final = "router bfd profile"
-_PROFILE: Final = "railyard"
 LINK: Final = (
     Row("speed", "link speed"),
     Row("fec", "link fec", words={"rs": "rs", "fc": "baser", "none": "off"}),
@@ -196,8 +210,6 @@ BFD: Final = Row(
     new=(STATES, f"{VRF} neighbor {{}} bfd profile", {True: _PROFILE}),
 )  # fmt: skip
 NETWORKS: Final = Row("networks", f"{FAMILY} network {{}}", on=(VRF, FAMILY))
-_BRANCHES: Final = (DOMAIN, GLOBAL, FAMILY, VRF)
-"""Branches that we unset as a whole if we added them and they hold only our settings."""
 _OURS: Final = (
     *(path for row in (VLANS, *NUMBERS, PEERS, BFD, NETWORKS) for path in row.paths),
     *(f"{head} {key}" for head in (GLOBAL, VRF, FAMILY, f"{VRF} neighbor {{}}")
@@ -205,24 +217,12 @@ _OURS: Final = (
     f"{VRF} neighbor {{}} type",
 )  # fmt: skip
 """Every path of the whole switch that a row or NVUE itself writes."""
-_INTERFACE: Final = ("ip address", "ipv4 address", "type", "vlan")
-"""Every such path of the loopback, or of the interface of a VLAN."""
 FRONT: Final = (
     "type", "ip address", "ipv4 address", "link state", "link breakout",
     *(f"{DOMAIN} {key}" for key in ("access", "untagged", "vlan")),
     *(row.unset or row.path for row in PORT),
 )  # fmt: skip
 """Every such path of a port: its bundle and other QoS profiles are foreign."""
-_ROUTED: Final = re.compile(r"lo|vlan\d+")
-"""An interface that may leave as a whole; a port has more than an address."""
-_THERE: Final = "stands"
-"""Marks an interface found in the configuration; recorded baselines hold it."""
-NEW_WORDS: Final = "states in words"
-"""Note about a switch whose release, 5.15 or later, writes `state enabled`."""
-_NEW_LINK: Final = "auto-negotiate enabled"
-"""Note about a switch of release 5.16 or later."""
-SAVES: Final = "saves by itself"
-"""Note about a switch whose `nv config apply` saves too."""
 
 
 def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:

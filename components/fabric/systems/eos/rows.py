@@ -59,6 +59,7 @@ _ECN: Final = re.compile(
     r"minimum-threshold (\d+) kbytes maximum-threshold (\d+) kbytes"
     rf"(?: max-mark-probability (\d+))?(?: weight {ECN_WEIGHT})?"
 )
+_QUEUE: Final = re.compile(r"(?:uc-)?tx-queue (\d+)")
 
 
 def _take_fec(held: str | None, line: str) -> str:
@@ -222,7 +223,6 @@ QUEUE_ROWS: Final = (
     Row("share", r"bandwidth percent (\d+)", 0, lines={0: "no bandwidth percent"}),
 )  # fmt: skip
 """Of one queue. Every queue is strict unless `no priority` puts it into the round."""
-_QUEUE: Final = re.compile(r"(?:uc-)?tx-queue (\d+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ _STEPS: Final[tuple[table.Step, ...]] = (
     routing.router_lines,
     table.remove_vlans,
 )
+_OLD_LANE: Final = 25
+"""The fastest lane speed that can be written without a number of lanes."""
 
 
 class _Heard(BaseModel):
@@ -403,8 +405,6 @@ def _link_words(wish: LinkSettings, lanes: int | None) -> dict[str, str]:
     return {**words, "speed": f"auto {said}" if wish.autoneg else said}
 
 
-_OLD_LANE: Final = 25
-"""The fastest lane speed that can be written without a number of lanes."""
 SYSTEM: Final = switch_system.SwitchSystem(
     **switch_system.load_facts("eos", guard={"list_command": SESSIONS, "find_stale": find_stale}),
     read_commands=_read_commands,

@@ -24,6 +24,9 @@ DEFAULT_ENGINE: Final = "default"
 MTU_WORDS: Final = {256: "256", 512: "512", 1024: "1K", 2048: "2K", 4096: "4K"}
 """`4K` is in AMD's tuning guide; the other four follow it and are a guess."""
 _SIZES: Final = {word: size for size, word in MTU_WORDS.items()} | {"DEFAULT": None}
+_HEAD: Final = re.compile(r"(\S+):\s*")
+_NOT_OURS: Final = re.compile(r"(?i)members:|defmember\s*:\s*\S+")
+"""`defmember` (Stacki's driver) is the membership of ports added without one."""
 
 
 def read_switch(answer: Answer) -> bool:
@@ -94,9 +97,6 @@ PARTITION: Final = (
         take=_add_member, write=_write_members),
 )  # fmt: skip
 """One partition in `show ib partition`; the lines to send are without their head."""
-_HEAD: Final = re.compile(r"(\S+):\s*")
-_NOT_OURS: Final = re.compile(r"(?i)members:|defmember\s*:\s*\S+")
-"""`defmember` (Stacki's driver) is the membership of ports added without one."""
 
 
 def read_partitions(answer: Answer) -> dict[str, PartitionState]:

@@ -67,6 +67,28 @@ FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
 """Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
 LLDP: Final = "lldp"
 """Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
+_ENDS: Final = r"minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
+_MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
+RUNNING: Final = "show running-config"
+ROCE: Final = "show roce"
+STATUS: Final = "show interfaces ethernet status"
+ALL: Final = ""
+"""Means every port in `Whole.opened`."""
+_HEADS: Final = re.compile(
+    r"^## Running database.*^no cli default prefix-modes enable\s*$", re.MULTILINE | re.DOTALL
+)
+"""Of every capture; its end says that each line is whole, with the name of its port."""
+_OF_PORTS: Final = re.compile(
+    r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
+)
+_NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
+_VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
+_ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
+"""A comment, the one-shot, or a line about one interface."""
+_OTHERS: Final = re.compile(
+    r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
+)
+"""Lines that Railyard does not manage."""
 
 
 def read_members(answer: Answer) -> dict[str, PortState]:
@@ -232,8 +254,6 @@ def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
         yield (f"{'' if target.pfc_enabled else 'no '}dcb priority-flow-control enable force",)
 
 
-_ENDS: Final = r"minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
-_MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
 ROWS: Final[tuple[Row | Step, ...]] = (
     table.add_vlans,
     Row("mode", "switchport mode (access|trunk|hybrid)", "access", write=_write_switchport,
@@ -321,26 +341,6 @@ def fields_of(values: Values, asked: PortState) -> Values:
     return found
 
 
-RUNNING: Final = "show running-config"
-ROCE: Final = "show roce"
-STATUS: Final = "show interfaces ethernet status"
-ALL: Final = ""
-"""Means every port in `Whole.opened`."""
-_HEADS: Final = re.compile(
-    r"^## Running database.*^no cli default prefix-modes enable\s*$", re.MULTILINE | re.DOTALL
-)
-"""Of every capture; its end says that each line is whole, with the name of its port."""
-_OF_PORTS: Final = re.compile(
-    r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
-)
-_NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
-_VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
-_ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
-"""A comment, the one-shot, or a line about one interface."""
-_OTHERS: Final = re.compile(
-    r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
-)
-"""Lines that Railyard does not manage."""
 _FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
 
 

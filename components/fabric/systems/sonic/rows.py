@@ -63,6 +63,11 @@ _OFFERS: Final = {"adv_speeds": "", "adv_speeds@": "@"}
 """Field of the offered speeds to its mark: the command line writes a text, a loaded file a list."""
 _SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
 """Queues and groups have one digit in SONiC's YANG; multicast queues go on above 9 elsewhere."""
+Values = dict[tuple[str, object], object]
+"""Field of a `PortState` and key of an entry to value."""
+_LINE: Final = 400
+"""Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
+scroll sideways if a line with its prompt is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,6 @@ SETTINGS: Final[Mapping[str, tuple[CellRow, int]]] = {
     if ("{}" in row.name) == (tc in PRIORITIES)
 }
 """All settings of a port, as `PortState.native` calls them, to row and class."""
-Values = dict[tuple[str, object], object]
-"""Field of a `PortState` and key of an entry to value."""
 
 
 def values_of(port: PortState) -> dict[str, Values]:
@@ -181,9 +184,6 @@ PORT_FIELDS: Final = {
     "admin_status": PortField(6, native="admin_up"),
 }
 """In the order of writing."""
-_LINE: Final = 400
-"""Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
-scroll sideways if a line with its prompt is longer."""
 
 
 def document(rows: Mapping[str, Fields]) -> Iterator[str]:

@@ -31,6 +31,7 @@ MANAGEMENT: Final = 0x7FFF
 """UFM's own partition, which it lets no user change (user manual, "PKeys Window")."""
 _FAILED: Final = "[status "
 _AT_0: Final = ", index 0"
+_KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
 class _Guid(BaseModel):
@@ -45,7 +46,6 @@ class _Pkey(BaseModel):
 
 
 _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
-_KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
 def _parse(answers: Mapping[str, str], wanted: SwitchState) -> Reading:
