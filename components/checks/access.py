@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from components.checks.rule import Finding, Findings, Here, at, places, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, walk
 from components.checks.topology import block_path
 from components.core.problem import SpecPath
 from components.core.templates import typed_table
@@ -68,9 +68,8 @@ def check_jump_host(spec: ClusterSpec) -> Findings:
             hops_of(names, known)
         except JumpError as error:
             unknown = next((name for name in names if name not in known), "")
-            what = f"{device} cannot be reached: {error}.{did_you_mean(unknown, sorted(known))}"
-            fix = "name jump hosts of jump_hosts, the nearest first."
-            yield Finding(what, (at(place, ", ".join(names)),), fix)
+            words = {"name": device, "error": error, "hint": did_you_mean(unknown, sorted(known))}
+            yield find("jump-host", at(place, ", ".join(names)), **words)
 
 
 def check_shared_host_key(spec: ClusterSpec) -> Findings:
@@ -104,16 +103,12 @@ def check_credentials(spec: ClusterSpec) -> Findings:
             what = f"{name} has neither a private key nor a password."
             yield Finding(what, (at(here.path),), f"{fix}true.")
         elif ssh.password is not None and on_host:
-            what = f"{name} has a password, but Railyard logs in to hosts only by key."
-            fix = "use private_key or agent; what its sudo asks for is sudo_password."
-            yield Finding(what, here("password"), fix)
+            yield find("credentials-password", *here("password"), name=name)
         elif len(given) > 1:
             what = f"{name} has {' and '.join(_LOGINS[key] for key in given)}."
             yield Finding(what, here(*given), "keep the one that the device accepts.")
         if ssh.passphrase is not None and ssh.private_key is None:
-            what = f"{name} has a passphrase, but no private key for it."
-            fix = "remove it: an SSH agent holds opened keys, and a password needs no passphrase."
-            yield Finding(what, here("passphrase"), fix)
+            yield find("credentials-passphrase", *here("passphrase"), name=name)
 
 
 def check_login_rights(spec: ClusterSpec) -> Findings:
@@ -135,8 +130,7 @@ def check_login_rights(spec: ClusterSpec) -> Findings:
             enable = "" if session.enables else f"{os} lacks `enable`"
         for key, why in (("sudo_password", sudo), ("enable_password", enable)):
             if why and getattr(ssh, key) is not None:
-                what = f"{name} has {key}, but {why}."
-                yield Finding(what, (at((*path, key)),), f"remove {key}.")
+                yield find("login-rights", at((*path, key)), name=name, key=key, why=why)
 
 
 def check_exec_reach(spec: ClusterSpec) -> Findings:
@@ -156,9 +150,7 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
         elif not ssh.jump or isinstance(ssh, ReachedSsh):  # `jump-host` reports unknown ones
             reason = endpoint_of(switch.name, "switch", ssh).why_own_client
         if reason:
-            what = f"{switch.name} cannot take its configuration as one exec: {reason}."
-            fix = "remove executor: `device` has its own SSH client."
-            yield Finding(what, here("ssh", "executor"), fix)
+            yield find("exec-reach", *here("ssh", "executor"), switch=switch, reason=reason)
 
 
 def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
@@ -169,13 +161,9 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
     """
     for name, ssh, here in _logins(spec):
         if ssh.legacy_algorithms and here.path[0] == "switches":
-            what = f"{name} may use SHA-1 for its host key and key exchange."
-            fix = "update its system when there is a release, and remove legacy_algorithms."
-            yield Finding(what, here("legacy_algorithms"), fix, "warning")
+            yield find("legacy-algorithms-used", *here("legacy_algorithms"), name=name)
         elif ssh.legacy_algorithms:
-            what = f"{name} is not a switch, but SHA-1 is allowed only for old switches."
-            fix = "remove legacy_algorithms; update its SSH server."
-            yield Finding(what, here("legacy_algorithms"), fix)
+            yield find("legacy-algorithms-host", *here("legacy_algorithms"), name=name)
 
 
 def check_proxy(spec: ClusterSpec) -> Findings:
@@ -188,9 +176,7 @@ def check_proxy(spec: ClusterSpec) -> Findings:
         yield Finding("the proxy lacks an address.", where, "add http or https, or remove proxy.")
     by_docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     if spec.proxy is not None and (by_docker or spec.containers is not None):
-        what = "images are pulled by Docker, whose daemon does not know of the proxy."
-        fix = "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site."
-        yield Finding(what, where, fix, "warning")
+        yield find("proxy-images", *where)
 
 
 def _asks(key: str, value: object) -> bool:
@@ -211,16 +197,12 @@ def check_host_login(spec: ClusterSpec) -> Findings:
     for host, here in walk(spec, "hosts.*", Host):
         if host.login != "none":
             if host.ssh is None:
-                what = f"{host.name} lacks ssh, so Railyard cannot log in."
-                fix = "add ssh with address, user, private_key and host_key, or login: none."
-                yield Finding(what, (at(here.path),), fix)
+                yield find("host-login-missing", at(here.path), host=host)
         elif host.ssh is not None:
-            what = f"{host.name} has ssh, but login: none."
-            yield Finding(what, here("login", "ssh.address"), "remove one of the two.")
+            yield find("host-login-both", *here("login", "ssh.address"), host=host)
         elif host.role != "worker":
-            what = f"{host.name} is a {host.role.replace('_', ' ')} host, but has login: none."
-            fix = "add its ssh: login: none is for workers of an existing cluster."
-            yield Finding(what, here("login", "role"), fix)
+            where = here("login", "role")
+            yield find("host-login-role", *where, host=host, role=host.role.replace("_", " "))
         elif not foreign or guests:
             ours = "its cluster" if spec.kubernetes else "its work"
             what = f"{host.name} has login: none, but Railyard must set up "

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from components.checks.rule import Finding, Findings, at, places, twins, values, walk
+from components.checks.rule import Finding, Findings, at, find, places, twins, values, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
@@ -72,11 +72,8 @@ def check_resource_name(spec: ClusterSpec) -> Findings:
         why += [("perftest cases need a rail to run on", at(("acceptance", "perftest")))]
     if why:
         reasons = ", and ".join(text for text, _ in why)
-        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
         where = (*places(spec, "rails.0.resource"), *(place for _, place in why))
-        fix = "give each rail a separate resource, VLAN and subnet. Or keep one resource, and "
-        fix += "write the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
-        yield Finding(what, where, fix)
+        yield find("resource-name", *where, name=name, reasons=reasons)
 
 
 def check_node_address(spec: ClusterSpec) -> Findings:
@@ -84,9 +81,7 @@ def check_node_address(spec: ClusterSpec) -> Findings:
     for host, here in walk(spec, "hosts.*", Host):
         address = "" if host.node_ip is not None else host.address
         if address and not has_placeholder(address) and not is_machine_ipv4(address):
-            what = f'the node {host.name} needs an IPv4 address, but "{address}" is not one.'
-            fix = "set node_ip to the address by which the other nodes reach it."
-            yield Finding(what, here("ssh.address"), fix)
+            yield find("node-address", *here("ssh.address"), host=host, address=address)
 
 
 def check_duplicate_address(spec: ClusterSpec) -> Findings:
@@ -138,14 +133,11 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     for one, two in combinations(networks, 2):
         rails = same and one.path[0] == two.path[0] == "rails"
         if one.network.overlaps(two.network) and not rails:
-            what = f"{one.name}, {one.network}, overlaps {two.name}, {two.network}."
-            fix = "choose networks that do not overlap."
-            yield Finding(what, (at(one.path, one.network), at(two.path, two.network)), fix)
+            where = (at(one.path, one.network), at(two.path, two.network))
+            yield find("subnet-overlap-networks", *where, one=one, two=two)
     for net, never in product(networks, _NEVER):
         if net.network.subnet_of(never):
-            what = f"{net.name}, {net.network}, is in {never}, which devices cannot use."
-            fix = "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16."
-            yield Finding(what, (at(net.path, net.network),), fix)
+            yield find("subnet-overlap-devices", at(net.path, net.network), net=net, never=never)
     named = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
@@ -201,10 +193,7 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
     """
     if is_flat(spec) and not [*_no_flat_fabric(spec)]:
         first = spec.rails[0]
-        what = f"all {len(spec.rails)} rails share {first.subnet} and VLAN {first.vlan}: "
-        what += "one fault stops all."
-        fix = 'give each rail a separate VLAN and subnet, or write waive: {flat-fabric: "WHY"}.'
-        yield Finding(what, _subnets(spec), fix, "warning")
+        yield find("flat-fabric", *_subnets(spec), count=len(spec.rails), first=first)
 
 
 def check_subnet_size(spec: ClusterSpec) -> Findings:
@@ -324,14 +313,11 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
     An InfiniBand site needs no `rails`.
     """
     if not spec.rails and spec.rdma.transport == "roce":
-        what = "the site lacks rails, so its workers lack an RDMA network."
-        fix = "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two."
-        yield Finding(what, places(spec, "rails"), fix)
+        yield find("unused-rail-site", *places(spec, "rails"))
     used = {nic.nic.rail for nic in list_nics(spec)}
     for rail, here in walk(spec, "rails.*", Rail):
         if rail.name not in used:
-            what = f"{rail.name} lacks NICs: a job that asks for its resource waits for ever."
-            yield Finding(what, here("name"), "add the NICs or remove the rail.")
+            yield find("unused-rail-nics", *here("name"), rail=rail)
 
 
 def check_rail_names(spec: ClusterSpec) -> Findings:
@@ -343,5 +329,4 @@ def check_rail_names(spec: ClusterSpec) -> Findings:
     names = "hosts.*.nics.*.netdev hosts.*.nics.*.rdma"
     for each in values(spec, names) if spec.host_defaults.rail_names else ():
         if _KERNELS_OWN.fullmatch(each.value):
-            what = f"the kernel uses names like {each.value} itself, so udev may fail to set it."
-            yield Finding(what, (each.place,), "choose another name, for example rail0.")
+            yield find("rail-names", each.place, each=each)

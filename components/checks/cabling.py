@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from components.checks import topology
-from components.checks.rule import Finding, Findings, at, places, twins, walk
+from components.checks.rule import Finding, Findings, at, find, places, twins, walk
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.fabric.links import reachable
@@ -25,9 +25,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
         reason = _why_nowhere(spec, port)
         # If a switch has another transport than the site, `switch-transport` reports the cause.
         if reason is not None and port.switch.carries == spec.rdma.transport:
-            what = f"{port.switch.name} has a port to {reason}"
-            fix = "name a host and its rail as <host>/<rail>; remove ports of management or "
-            yield Finding(what, (port.place,), f"{fix}storage.")
+            yield find("port-target", port.place, port=port, reason=reason)
 
 
 def _why_nowhere(spec: ClusterSpec, port: topology.PlacedPort) -> str | None:
@@ -62,9 +60,8 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
     for nic in nics:
         ports, target = plugged[nic.path], f"{nic.host.name}/{nic.nic.rail}"
         if not ports and unplugged > lost:
-            what = f"no switch port names NIC {nic.nic.netdev} of {nic.host.name}."
-            fix = f"add its port to a switch, {_example(spec, target)}."
-            yield Finding(what, nic.at("rail"), fix)
+            where = nic.at("rail")
+            yield find("nic-cabling-switch", *where, nic=nic, example=_example(spec, target))
         for port in ports[1:]:
             what = f"{target} is plugged into two ports: {ports[0]} and {port}."
             yield Finding(what, (port.place, ports[0].place), "keep the port with the cable.")
@@ -96,10 +93,8 @@ def check_vlan_rail(spec: ClusterSpec) -> Findings:
     for port in topology.list_ports(spec):
         rail, vlan = spec.rail(port.rail), port.port.vlan
         if rail is not None and vlan not in {None, rail.vlan}:
-            what = f"{port} carries VLAN {vlan}, but {rail.name} is VLAN {rail.vlan}."
             where = port.at("vlan") + places(spec, f"rails.{spec.rails.index(rail)}.vlan")
-            fix = f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}."
-            yield Finding(what, where, fix)
+            yield find("vlan-rail", *where, port=port, vlan=vlan, rail=rail)
 
 
 def check_port_mode(spec: ClusterSpec) -> Findings:
@@ -111,9 +106,7 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
         host = spec.host(port.host)
         # A host outside has no VFs for pods: its card sends on the rail itself.
         if port.port.mode == "access" and not (host and host.is_outside):
-            what = f"{port} is an access port: it drops the tagged frames of {port.rail}'s pods."
-            where = port.at("mode") + places(spec, "pod_network.mode")
-            yield Finding(what, where, "set the port's mode to trunk.")
+            yield find("port-mode", *port.at("mode"), *places(spec, "pod_network.mode"), port=port)
 
 
 def check_port_untagged(spec: ClusterSpec) -> Findings:
@@ -155,8 +148,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
     for port in topology.list_ports(spec):
         # A bond of management or storage has no rail: `port-target` has the fix.
         if port.port.lacp and spec.rail(port.rail) is not None:
-            what = f"{port} is an LACP port on the RDMA rail {port.rail}."
-            yield Finding(what, port.at("lacp"), "remove lacp, and give each NIC a separate rail.")
+            yield find("lacp-rail", *port.at("lacp"), port=port)
 
 
 @needs("switches")
@@ -173,9 +165,7 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
         if (port.switch.routing and other.switch.routing) or (rail is not None and rail.leaves):
             continue  # `rail-gateway` and `rail-leaf` require the subnets and the path between them
         seen.add(key)
-        what = f"no link carries {port.rail}'s VLAN from {other.switch.name} to {port.switch.name}."
-        fix = "plug NIC k of every host into leaf k, or write both ends of a link between them."
-        yield Finding(what, (port.place, other.place), fix, "warning")
+        yield find("rail-switch", port.place, other.place, port=port, other=other)
 
 
 @needs("switches")
@@ -215,21 +205,18 @@ def check_stack_units(spec: ClusterSpec) -> Findings:
     if spec.stacks is None:
         return
     if spec.environment.kind != "onprem":
-        what = f"several stacks need own machines, and environment.kind is {spec.environment.kind}."
-        yield Finding(what, (at(("stacks",)),), "remove `stacks`: one stack has the whole site.")
+        yield find("stack-units-several", at(("stacks",)), spec=spec)
         return
     switches = [switch.name for switch in spec.switches]
     first: dict[str, tuple[str, tuple[Place, ...]]] = {}
     for name, unit in spec.stacks.units.items():
         if name in RESERVED:
-            what = f"a unit is called {name}, which is the name of another stack of the site."
-            yield Finding(what, (at(("stacks", "units", name)),), "give the unit another name.")
+            yield find("stack-units-reserved", at(("stacks", "units", name)), name=name)
         for number, leaf in enumerate(unit.leaves):
             where = places(spec, f"stacks.units.{name}.leaves.{number}")
             if leaf not in switches:
-                what = f"the leaf {leaf!r} of unit {name} is not in `switches`."
-                what += did_you_mean(leaf, switches)
-                yield Finding(what, where, "name a switch of the file.")
+                words = {"leaf": leaf, "name": name, "hint": did_you_mean(leaf, switches)}
+                yield find("stack-units-switches", *where, **words)
             elif leaf in first:
                 other, there = first[leaf]
                 what, fix = f"{leaf} is a leaf of two units: {other} and {name}.", "in one of them"
@@ -251,8 +238,7 @@ def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
         leaf, unit = port.switch.name, units.get(port.switch.name)
         other = first.setdefault(port.host, port)
         if unit is None:
-            what = f"{leaf} has ports to hosts, and it is a leaf of no unit of `stacks`."
-            yield Finding(what, (port.place,), f"add {leaf} to the leaves of one unit.")
+            yield find("stack-units-ports", port.place, leaf=leaf)
         elif units.get(other.switch.name, unit) != unit:
             both = f"{other.switch.name} of unit {units[other.switch.name]} and {leaf} of {unit}"
             fix = "put both leaves into one unit: a stack sets up its hosts with their leaves."
@@ -261,11 +247,8 @@ def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
     for port in (port for port in ports if port.switch.name not in leaves):
         unit, far = units.get(port.switch.name), units.get((port.port.peer or ("",))[0])
         if unit and far and far != unit:
-            what = f"{port.switch.name} of unit {unit} has no hosts, and links to unit {far}."
-            fix = "remove it from the unit: the stack of the spines has the switches between units."
-            yield Finding(what, (port.place,), fix)
+            yield find("stack-units-links", port.place, port=port, unit=unit, far=far)
     for switch, here in walk(spec, "switches.*", Switch):
         peer, unit = switch.mlag_peer or switch.name, units.get(switch.name)
         if unit and units.get(peer, unit) != unit:
-            what = f"{switch.name} and its MLAG peer {peer} are in two units."
-            yield Finding(what, here("mlag_peer"), "put both into one unit.")
+            yield find("stack-units-mlag", *here("mlag_peer"), switch=switch, peer=peer)

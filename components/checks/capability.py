@@ -11,7 +11,7 @@ from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, Here, at, places, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, walk
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place
 from components.fabric.ports import PortSplit, link_speed, splits_of
@@ -39,14 +39,11 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
         if switch.is_described:
             name, described = switch.model, spec.switch_models[switch.model]
             known = " The file's description replaces the catalogue's." * (name in MODELS)
-            what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
-            fix = "read the vendor's data sheet, and waive the rule with that reason."
-            yield Finding(what, (*where, at(("switch_models", name))), fix, "warning")
+            words = {"name": name, "known": known, "unchecked": UNCHECKED}
+            yield find("switch-model-described", *where, at(("switch_models", name)), **words)
             parts = (int(split.partition("x")[2]) for split in described.breakouts)
             if max(described.speeds_gbit_s) < max(parts, default=0):
-                what = f"a part of a split port of {name} would be faster than the whole port."
-                fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
-                yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
+                yield find("switch-model-part", at(("switch_models", name, "breakouts")), name=name)
         elif unplanned is not None:
             yield Finding(f"{switch.model} {unplanned[0]}.", where, unplanned[1])
         elif model is None:
@@ -59,14 +56,11 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
             yield Finding(what, where, fix)
         is_roce = model is not None and switch.carries == "roce" and mode != "lossy_ecn"
         if model is not None and is_roce and not model.max_lossless_priorities:
-            what = f"{mode} needs a lossless priority, which {model.described} lacks."
-            fix = "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has "
-            yield Finding(what, where + places(spec, "rdma.mode"), f"{fix}one.")
+            found_at = where + places(spec, "rdma.mode")
+            yield find("switch-model-lossy", *found_at, mode=mode, model=model)
     used = {switch.model for switch in spec.switches}
     for name in [name for name in spec.switch_models if name not in used]:
-        what = f"switch_models describes {name}, but no switch has that model."
-        fix = "correct the name, or remove the description."
-        yield Finding(what, (at(("switch_models", name)),), fix, "warning")
+        yield find("switch-model-unused", at(("switch_models", name)), name=name)
 
 
 def _models_of(system: str) -> list[str]:
@@ -154,9 +148,7 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
         name = (model.whole_port(os, port.name) if model else None) or port.name
         parent = ports.get((port.switch.name, name))
         if parent is not None and parent.name != port.name:
-            what = f"{port} is a part of port {parent.name}, which the file uses as a whole."
-            fix = "use the whole port, or its parts only."
-            yield Finding(what, (port.place, parent.place), fix)
+            yield find("port-capability-part", port.place, parent.place, port=port, parent=parent)
     for cable in list_cables(spec):
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
         model, speed = switch.hardware, link_speed(switch, name)
@@ -227,9 +219,8 @@ def check_port_split(spec: ClusterSpec) -> Findings:
         # `switch-release` reports a release before the least one.
         if splits_of(switch) and system.splits is not None and least <= release < system.splits:
             title = system_of(switch.os).title
-            what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for "
-            fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole "
-            yield Finding(f"{what}it.", here("release"), f"{fix}ports.")
+            words = {"switch": switch, "title": title, "needed": system.show_release(system.splits)}
+            yield find("port-split-splits", *here("release"), **words)
         for split in splits_of(switch).values():
             yield from _taken(switch, here, model, split)
             found = {name: cables.get((switch.name, name)) for name in split.named}
@@ -241,12 +232,11 @@ def check_port_split(spec: ClusterSpec) -> Findings:
             if len(speeds) > 1:
                 ordered = [(speed, *speeds[speed]) for speed in sorted(speeds)]
                 words = " and ".join(f"{speed} Gbit/s on {name}" for speed, name, _ in ordered)
-                what = f"port {split.whole} of {switch.name} serves cards of different speeds: "
                 where: list[Place] = []
                 for _, name, nic in ordered:
                     where += [at((*here.path, "ports", name)), *nic.at("speed_gbit_s")]
-                fix = "plug cards of one speed into the parts of one port."
-                yield Finding(f"{what}{words}.", tuple(where), fix)
+                found_at = tuple(where)
+                yield find("port-split-speeds", *found_at, split=split, switch=switch, words=words)
 
 
 def _forms(switch: Switch, here: Here, model: SwitchModel) -> Findings:
@@ -263,8 +253,7 @@ def _forms(switch: Switch, here: Here, model: SwitchModel) -> Findings:
         elif forms:
             wrong.setdefault(mode, []).append(whole)
         else:
-            what = f"port {whole} of {model.described} cannot be split with {switch.os}."
-            yield Finding(what, where, "remove it, and use the whole port.")
+            yield find("port-split-never", *where, whole=whole, model=model, switch=switch)
     for mode, wholes in wrong.items():
         able = [[form.mode for form in model.splits_of(switch.os, whole)] for whole in wholes]
         modes = " or ".join(form for form in able[0] if all(form in each for each in able))

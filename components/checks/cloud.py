@@ -8,7 +8,7 @@ from typing import Final
 
 from components.catalogue import environments
 from components.checks.planes import with_role
-from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.core.judge import needs
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
@@ -41,9 +41,7 @@ def check_vm_host(spec: ClusterSpec) -> Findings:
     machines = {each.value for each in values(spec, f"{_MACHINES}.name")}
     for host, here in walk(spec, "hosts.*", Host) if spec.hypervisors else ():
         if host.role == "worker" and host.name not in machines:
-            what = f"no hypervisor runs the worker {host.name} as a virtual machine."
-            fix = "add it to vms of the hypervisor that runs it."
-            yield Finding(what, here("name"), fix)
+            yield find("vm-host", *here("name"), host=host)
 
 
 def _infiniband(
@@ -64,9 +62,8 @@ def check_instance_type(spec: ClusterSpec) -> Findings:
     for pool, here in walk(spec, _POOLS, InstancePool):
         if environments.find_type(pool.type) is None:
             hint = did_you_mean(pool.type, list(environments.GPU_TYPES))
-            what = f"{pool.type} of pool {pool.name} is not a known instance type.{hint}"
-            fix = f"use one of {', '.join(environments.GPU_TYPES)}, or a CPU type such as c1a.8x."
-            yield Finding(what, here("type"), fix)
+            words = {"pool": pool, "hint": hint, "types": ", ".join(environments.GPU_TYPES)}
+            yield find("instance-type", *here("type"), **words)
 
 
 def check_instance_image(spec: ClusterSpec) -> Findings:
@@ -79,9 +76,7 @@ def check_instance_image(spec: ClusterSpec) -> Findings:
         if kind is not None and not environments.fits_image(kind, pool.image):
             suffix = kind.image_suffix
             family = "" if suffix is None else f"-nvidia-sxm-docker{suffix}"
-            what = f"the image {pool.image} of pool {pool.name} is not made for {pool.type}."
-            fix = f"use ubuntu22.04{family}:latest, or a newer one of that family."
-            yield Finding(what, here("image", "type"), fix)
+            yield find("instance-image", *here("image", "type"), pool=pool, family=family)
 
 
 def check_ib_partition(spec: ClusterSpec) -> Findings:
@@ -94,15 +89,11 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
         named, where = provision.ib_partition, cloud("ib_partition")
         unknown = any(environments.find_type(pool.type) is None for pool in provision.pools)
         if pools and named is None:
-            what = f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand, but lacks a "
-            fix = f"set ib_partition to a name, for example {spec.name}."
-            yield Finding(f"{what}partition.", where + pools[0][1], fix)
+            yield find("ib-partition-missing", *where, *pools[0][1], pools=pools, spec=spec)
         if not pools and not unknown and named is not None:
-            what = f"the partition {named} is empty: no pool is on InfiniBand."
-            yield Finding(what, where, "give the workers a type with -ib in its name.")
+            yield find("ib-partition-empty", *where, named=named)
         for pool, place in [each for each in pools if each[0].type != pools[0][0].type]:
-            what = f"{pools[0][0].name} and {pool.name} need one InfiniBand type for a partition."
-            yield Finding(what, pools[0][1] + place, "use one type, or a site for each.")
+            yield find("ib-partition-types", *pools[0][1], *place, pools=pools, pool=pool)
 
 
 def check_cloud_network(spec: ClusterSpec) -> Findings:
@@ -118,15 +109,13 @@ def check_cloud_network(spec: ClusterSpec) -> Findings:
         needed = sum(pool.count for pool in provision.pools)
         free = max(subnet.num_addresses - _RESERVED, 0)
         if free < needed:
-            what = f"the subnet {subnet} has {free} addresses for {needed} instances."
-            fix = "choose a larger one; the cloud keeps six addresses for itself."
-            yield Finding(what, cloud("subnet_cidr"), fix)
+            where = cloud("subnet_cidr")
+            yield find("cloud-network-addresses", *where, subnet=subnet, free=free, needed=needed)
         for each in values(spec, "kubernetes.pod_cidr kubernetes.service_cidr"):
             if each.value.overlaps(vpc):
                 name = each.key.removesuffix("_cidr")
-                what = f"the network {vpc} overlaps the {name} network {each.value}."
                 where = (*cloud("vpc_cidr"), each.place)
-                yield Finding(what, where, "choose networks that do not overlap.")
+                yield find("cloud-network-overlaps", *where, vpc=vpc, name=name, each=each)
 
 
 @needs("roles")
@@ -139,13 +128,11 @@ def check_cloud_balancer(spec: ClusterSpec) -> Findings:
         return
     balancers = with_role(spec, "balancer")
     if len(spec.servers) > 1 and not balancers:
-        what = f"{len(spec.servers)} control-plane instances lack a balancer."
-        yield Finding(what, places(spec, "hosts"), "add one instance with the role balancer.")
+        yield find("cloud-balancer-missing", *places(spec, "hosts"), count=len(spec.servers))
     for host, here in balancers[1:]:
         first, there = balancers[0]
-        what = f"{first.name} and {host.name} are both balancers of one cluster address."
         where = (at((*there.path, "role")), at((*here.path, "role")))
-        yield Finding(what, where, "keep one; joined nodes do not need it.")
+        yield find("cloud-balancer-several", *where, first=first, host=host)
 
 
 def check_cloud_hosts(spec: ClusterSpec) -> Findings:
@@ -155,19 +142,15 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
     """
     for key in ("switches", "rails") if spec.cloud else ():
         if getattr(spec, key):
-            what = f"the cloud owns the fabric, but the file has {key}."
-            yield Finding(what, places(spec, key, "environment.kind"), f"remove {key}.")
+            yield find("cloud-hosts-owns", *places(spec, key, "environment.kind"), key=key)
     provision = crusoe_of(spec)
     if spec.cloud and provision is None and not spec.hosts:
-        where = places(spec, "hosts", "environment.instances.kind")
-        fix = "list them under hosts, with their addresses and host keys."
-        yield Finding("instances are bring_your_own, but hosts is empty.", where, fix)
+        yield find("cloud-hosts-instances", *places(spec, "hosts", "environment.instances.kind"))
     made = {name for pool in provision.pools for name in instance_names(pool)} if provision else ()
     for host, here in walk(spec, "hosts.*", Host) if provision else ():
         if host.name not in made:
-            what = f"the file lists {host.name}, but the pools make the hosts."
-            fix = "remove hosts, or use instances: {kind: bring_your_own} and list all."
-            yield Finding(what, here("name") + places(spec, "environment.instances.pools"), fix)
+            where = here("name") + places(spec, "environment.instances.pools")
+            yield find("cloud-hosts-lists", *where, host=host)
 
 
 @needs("infiniband")
@@ -210,19 +193,16 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
             if pool.role == "worker" and kind is not None:
                 workers += [(pool.type, kind.hcas, here("type"))]
         for name, hcas, where in [each for each in workers if each[1] != fabric.hcas]:
-            what = f"{name} has {hcas} HCAs, but the fabric has {fabric.hcas} on each worker."
-            fix = "correct the wrong number; the instance type decides its own."
-            yield Finding(what, where + cloud("hcas"), fix)
+            found_at = where + cloud("hcas")
+            yield find("cloud-hcas-count", *found_at, name=name, hcas=hcas, fabric=fabric)
         for pool, kind, here in _infiniband(spec):
             if kind.rate_gbit_s != fabric.rate_gbit_s:
-                what = f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {fabric.rate_gbit_s}."
-                fix = f"set rate_gbit_s to {kind.rate_gbit_s}."
-                yield Finding(what, here("type") + cloud("rate_gbit_s"), fix)
+                found_at = here("type") + cloud("rate_gbit_s")
+                yield find("cloud-hcas-rate", *found_at, pool=pool, kind=kind, fabric=fabric)
         if fabric.expected_hcas and len(fabric.expected_hcas) != fabric.hcas:
             count = len(fabric.expected_hcas)
-            what = f"expected_hcas lists {count} HCAs, but hcas is {fabric.hcas}."
-            fix = "name all of them, or remove expected_hcas: link, state and rate find them."
-            yield Finding(what, cloud("expected_hcas", "hcas"), fix)
+            found_at = cloud("expected_hcas", "hcas")
+            yield find("cloud-hcas-listed", *found_at, count=count, fabric=fabric)
 
 
 def check_topology_file(spec: ClusterSpec) -> Findings:
@@ -266,17 +246,12 @@ def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     for hypervisor, here in walk(spec, _HOSTS, Hypervisor):
         ssh, name = hypervisor.ssh, hypervisor.name
         if ssh.password is not None or not (ssh.private_key or ssh.agent):
-            what = f"{name} is not reached by key, and hypervisors take nothing else."
-            fix = "use private_key: {secret: ssh_private_key} without a password, and write the "
-            fix += "public key to /etc/ssh/keys-root/authorized_keys of the host."
-            yield Finding(what, here("ssh.private_key"), fix)
+            yield find("hypervisor-access-key", *here("ssh.private_key"), name=name)
         if ssh.user != "root":
-            what = f"{name} uses the login {ssh.user}, but ESXi lacks sudo."
-            yield Finding(what, here("ssh.user"), "use user: root.")
+            yield find("hypervisor-access-user", *here("ssh.user"), name=name, ssh=ssh)
         if (ssh.host_key or "").startswith(_NO_FIPS):
-            what = f"the host key of {name} is ed25519, which ESXi does not use."
-            fix = f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa."
-            yield Finding(what, here("ssh.host_key"), fix)
+            words = {"name": name, "pin": how_to_pin(ssh.address, ssh.port)}
+            yield find("hypervisor-access-host-key", *here("ssh.host_key"), **words)
 
 
 def check_vm_devices(spec: ClusterSpec) -> Findings:
@@ -285,9 +260,8 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
     for host, here in walk(spec, "hosts.*", Host):
         for key, count in (("gpus", host.gpus), ("nics", len(host.nics))):
             if host.name in machines and count != 1:
-                what = f"the virtual machine {host.name} takes one of each, but has {count} {key}."
-                fix = f"write the one device in hosts[].{key}; vms[] takes one GPU and one card."
-                yield Finding(what, (at((*here.path, key), count),), fix)
+                where = (at((*here.path, key), count),)
+                yield find("vm-devices", *where, host=host, count=count, key=key)
 
 
 def check_hypervisor_name(spec: ClusterSpec) -> Findings:
@@ -313,8 +287,6 @@ def check_passthrough_device(spec: ClusterSpec) -> Findings:
     A whole GPU is function 0 of device 0 on its bus; another address is a VF, which vGPU assigns.
     Railyard passes whole GPUs through.
     """
-    fix = f"write the GPU's own address, which ends in {_WHOLE_CARD}; vGPU is not supported."
     for vm, here in walk(spec, _MACHINES, VirtualMachine):
         if not vm.gpu.endswith(_WHOLE_CARD):
-            what = f"the GPU {vm.gpu} of {vm.name} is a VF, but only whole GPUs are passed through."
-            yield Finding(what, here("gpu"), fix)
+            yield find("passthrough-device", *here("gpu"), vm=vm, end=_WHOLE_CARD)

@@ -13,7 +13,7 @@ from components.catalogue.operator_versions import (
     parse_driver_version,
     show_version,
 )
-from components.checks.rule import Finding, Findings, at, twins, walk
+from components.checks.rule import Finding, Findings, at, find, twins, walk
 from components.checks.topology import HostBlock, block_path, host_blocks, list_cards, list_nics
 from components.core.problem import render_path
 from components.model.cards import DriverPackage, Firmware, HcaPf, HostQos, version_number
@@ -47,9 +47,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "firmware", Firmware):
         count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
         if count is not None and not block.value.manage and not guests:  # else `firmware-guests`
-            what = f"firmware.num_of_vfs is {count}, but firmware.manage is false."
-            fix = "set manage to true, or remove num_of_vfs."
-            yield Finding(what, block.at("num_of_vfs", "manage"), fix)
+            yield find("firmware-vfs", *block.at("num_of_vfs", "manage"), count=count)
     fix = "correct firmware.num_of_vfs, or remove it: each card then offers the VFs that it needs."
     for host, card, path in list_cards(spec):
         firmware, what = spec.settings_of(host).firmware, ""
@@ -76,13 +74,11 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
         for key, floor in floors:
             model, family = floor.model, CARDS[floor.model].firmware_family
             if version_number(floor.version)[0] != family:
-                what = f"{floor.version} is not for a {model}: its releases are {family}.x."
-                fix = "write a release of that family, as the firmware's release notes name it."
-                yield Finding(what, block.at(f"{key}.version"), fix)
+                where = block.at(f"{key}.version")
+                yield find("firmware-floor-family", *where, floor=floor, model=model, family=family)
             if models and model not in models:
-                what = f"min_versions names {model}, but none of its hosts has such a card."
-                fix = f"correct the model ({', '.join(sorted(models))}), or remove the entry."
-                yield Finding(what, block.at(f"{key}.model"), fix, "warning")
+                words = {"model": model, "models": ", ".join(sorted(models))}
+                yield find("firmware-floor-unused", *block.at(f"{key}.model"), **words)
         for (key, floor), (first, _) in twins(floors, lambda each: each[1].model):
             what = f"two oldest releases are named for {floor.model}."
             yield Finding(what, block.at(f"{first}.model", f"{key}.model"), "keep one entry.")
@@ -99,9 +95,8 @@ def check_port_function(spec: ClusterSpec) -> Findings:
         function = int(card.pci.rpartition(".")[2])
         managed = spec.settings_of(host).firmware.manage
         if managed and count is not None and function >= count:
-            what = f"{card.pci} of {host.name} is a VF: its ports are functions 0 to {count - 1}."
-            fix = "write the PF's address (`railyard discover` shows it)."
-            yield Finding(what, (at((*path, "pci"), card.pci),), fix)
+            where = (at((*path, "pci"), card.pci),)
+            yield find("port-function", *where, card=card, host=host, last=count - 1)
 
 
 def check_firmware_guests(spec: ClusterSpec) -> Findings:
@@ -112,9 +107,7 @@ def check_firmware_guests(spec: ClusterSpec) -> Findings:
     keys = ("manage", "num_of_vfs", "relaxed_ordering") if spec.hypervisors else ()
     for block, key in product(host_blocks(spec, "firmware", Firmware), keys):
         if getattr(block.value, key):
-            what = f"{key} is asked for on virtual machines, whose cards their hypervisors start."
-            fix = f"remove {key}; set these parameters on the hypervisor with its own tools."
-            yield Finding(what, block.at(key), fix)
+            yield find("firmware-guests", *block.at(key), key=key)
 
 
 def check_hca_settings(spec: ClusterSpec) -> Findings:
@@ -127,27 +120,18 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         driver = spec.settings_of(host).driver
         if host.hcas and spec.cloud is not None and driver.is_installed:
             place = at((*block_path(spec, host, "driver"), "kind"), driver.kind)
-            what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
-            fix = "choose an image with the driver, and set driver.kind to present."
-            yield Finding(what, (place, *here("hcas")), fix)
+            yield find("hca-settings-driver", place, *here("hcas"), driver=driver)
         if not host.hcas or host.nics:
             continue
         settings, path = spec.settings_of(host), block_path(spec, host, "firmware")
         for key in ("manage", "relaxed_ordering"):
             if getattr(settings.firmware, key) and not host.hca_sriov:
-                what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand "
-                fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no "
                 where = (at((*path, key), value=True), *here("hcas"))
-                yield Finding(f"{what}adapters.", where, f"{fix}VFs).")
+                yield find("hca-settings-addresses", *where, key=key)
         if settings.firmware.min_versions:
-            what = "min_versions needs card models, but the file lacks those of InfiniBand "
-            fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
-            where = (at((*path, "min_versions")), *here("hcas"))
-            yield Finding(f"{what}adapters.", where, fix)
+            yield find("hca-settings-min-versions", at((*path, "min_versions")), *here("hcas"))
         if settings.qos != HostQos():
-            what = "qos needs RoCE, but these hosts only have InfiniBand adapters."
-            fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
-            yield Finding(what, (at(block_path(spec, host, "qos")), *here("hcas")), fix)
+            yield find("hca-settings-qos", at(block_path(spec, host, "qos")), *here("hcas"))
 
 
 def check_guest_ats(spec: ClusterSpec) -> Findings:
@@ -159,13 +143,9 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "firmware", Firmware):
         setting, where = render_path((*block.path, "ats")), block.at("ats")
         if block.value.ats and not spec.hypervisors:
-            what = "ATS is for virtual machines on ESXi, but this site lacks hypervisors."
-            fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
-            yield Finding(what, where, fix)
+            yield find("guest-ats-esxi", *where, setting=setting)
         if spec.hypervisors and block.hosts and not block.value.ats:
-            what = "the hosts are virtual machines, but ATS of their cards is off."
-            fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
-            yield Finding(what, where, fix, "warning")
+            yield find("guest-ats-hosts", *where, setting=setting)
 
 
 def check_driver_package(spec: ClusterSpec) -> Findings:
@@ -178,13 +158,10 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
         given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
         keys = " and ".join(given)
         if given and driver.kind != "present":
-            what = f"{keys} {_be(given)} set, but the driver is {driver.kind}."
-            fix = f"remove {keys}, or set kind to present."
-            yield Finding(what, block.at(*given, "kind"), fix)
+            where = block.at(*given, "kind")
+            yield find("driver-package-present", *where, keys=keys, be=_be(given), driver=driver)
         elif driver.at_least is not None and not driver.is_ofed:
-            what = f"at_least needs one of NVIDIA's packages, but the flavour is {driver.flavour}."
-            fix = "remove at_least, or set flavour to ofed or doca."
-            yield Finding(what, block.at(*given), fix)
+            yield find("driver-package-flavour", *block.at(*given), driver=driver)
         if driver.is_installed:
             pinned = [key for key in ("source", "sha256") if getattr(driver, key)]
             needed = ("version",) if driver.repository else ("version", "source", "sha256")
@@ -195,9 +172,8 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
                 yield Finding(what, block.at("kind"), fix)
             if driver.repository is not None and pinned:
                 name = "a source" if driver.source else "a checksum of a source"
-                what = f"the driver has {name} and a repository, but needs only one."
-                fix = f"remove {' and '.join(pinned)}, or repository."
-                yield Finding(what, block.at(pinned[0], "repository.url"), fix)
+                where = block.at(pinned[0], "repository.url")
+                yield find("driver-package-both", *where, name=name, keys=" and ".join(pinned))
             yield from _file_findings(block)
             continue
         own = ("source", "version", "sha256", "repository", "packages", "add_kernel_support")
@@ -218,18 +194,13 @@ def _be(keys: Sized) -> str:
 def _file_findings(block: HostBlock[DriverPackage]) -> Findings:
     driver, ends = block.value, _FILES[block.value.kind]
     if driver.packages and driver.repository is None:
-        what = "packages needs a repository, but repository is not set."
-        where = (at((*block.path, "packages"), driver.packages),)
-        yield Finding(what, where, "add repository, or remove packages.")
+        yield find("driver-package-repository", at((*block.path, "packages"), driver.packages))
     if driver.source is not None and not driver.source.endswith(ends):
         name = driver.source.rpartition("/")[2]
-        what = f"{name} is not a {' or '.join(ends)} file, as {driver.kind} needs."
-        fix = "name the package of that form, or correct kind; of an .iso there is a .tgz as well."
-        yield Finding(what, block.at("source", "kind"), fix)
+        where = block.at("source", "kind")
+        yield find("driver-package-file", *where, name=name, ends=" or ".join(ends), driver=driver)
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
-        what = "add_kernel_support needs MLNX_OFED's .tgz, but source is another package."
-        fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
-        yield Finding(what, block.at("add_kernel_support"), fix)
+        yield find("driver-package-add-kernel-support", *block.at("add_kernel_support"))
 
 
 def check_driver_version(spec: ClusterSpec) -> Findings:
@@ -244,26 +215,21 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         version: str | None = getattr(driver, key)
         found = parse_driver_version(version or "")
         if version is not None and driver.kind != "inbox" and found is None:
-            what = f"{version} is not a known version of an RDMA driver."
-            fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
-            yield Finding(what, block.at(key), fix)
+            yield find("driver-version-unread", *block.at(key), version=version)
         if found is None or not driver.is_installed:
             continue
         if found.family not in {None, driver.kind}:
-            what = f"{driver.version} is a version of {found.family}, not of {driver.kind}."
-            fix = f"set kind to {found.family}, or correct the version."
-            yield Finding(what, block.at("version", "kind"), fix)
+            where = block.at("version", "kind")
+            yield find("driver-version-kind", *where, driver=driver, found=found)
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
-            what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
-            fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
-            yield Finding(what, block.at("version"), fix)
+            words = {"last": show_version(MLNX_OFED_LAST), "driver": driver}
+            yield find("driver-version-ended", *block.at("version"), **words)
         # ConnectX-8 and 9 came after the last MLNX_OFED: sources.md#rdma-driver.
         late = [nic for nic in list_nics(spec) if nic.nic.model in _AFTER_OFED]
         late = [nic for nic in late if spec.settings_of(nic.host).driver == driver]
         for nic in late[:1] if driver.kind == "mlnx_ofed" else ():
-            what = f"MLNX_OFED {driver.version} lacks support for the {nic.nic.model} of "
-            fix = "choose kind doca_ofed, or correct the model."
-            yield Finding(f"{what}{nic.host.name}.", block.at("kind") + nic.at("model"), fix)
+            where = block.at("kind") + nic.at("model")
+            yield find("driver-version-card", *where, driver=driver, nic=nic)
         yield from _named_findings(block)
 
 
@@ -277,11 +243,9 @@ def _named_findings(block: HostBlock[DriverPackage]) -> Findings:
     exact = named.exact is not None and wanted.exact is not None
     if named.line != wanted.line or (exact and named.exact != wanted.exact):
         holds = named.exact or f"a {named.line} driver"
-        what = f"the package {name} holds {holds}, but the version is {driver.version}."
-        fix = "correct the one or the other, and the checksum with it."
-        yield Finding(what, block.at("source", "version"), fix)
+        where = block.at("source", "version")
+        yield find("driver-version-file", *where, name=name, holds=holds, driver=driver)
     known, system = SYSTEMS.get(named.line), named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
-        what = f"a {named.line} driver is built for {', '.join(known)}, not for {system}."
-        fix = "read the release notes of that driver first, or choose another line."
-        yield Finding(what, block.at("source"), fix, "warning")
+        words = {"named": named, "systems": ", ".join(known), "system": system}
+        yield find("driver-version-system", *block.at("source"), **words)

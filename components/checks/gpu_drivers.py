@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from components.artefacts.listing import charts_by_release
 from components.catalogue import operator_versions
-from components.checks.rule import Finding, Findings, Here, at, places, values, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, values, walk
 from components.checks.topology import host_blocks, list_nics
 from components.core.problem import Place
 from components.model.cards import ContainerToolkit, DriverPackage
@@ -57,9 +57,7 @@ def check_gpu_direct(spec: ClusterSpec) -> Findings:
             place = written_gpu_path(spec, host)
             is_short = place.path[-1] == "peermem"
             wanted = "peermem to true" if is_short else "gpu_direct to peermem or dma_buf"
-            what = "GPUDirect RDMA is off on hosts with GPUs: no card reaches GPU memory directly."
-            fix = f"set {wanted}, unless you measure without GPUDirect on purpose."
-            yield Finding(what, (place,), fix, "warning")
+            yield find("gpu-direct", place, needed=wanted)
 
 
 def written_gpu_path(spec: ClusterSpec, host: Host) -> Place:
@@ -80,18 +78,13 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
-        what = f"gpu_driver is {stated}, but operators.gpu.driver is {operator.driver}."
-        fix = "write the same value in both, or remove gpu_driver."
-        yield Finding(what, places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"), fix)
+        where = places(spec, "host_defaults.gpu_driver", "operators.gpu.driver")
+        yield find("gpu-driver-unlike", *where, stated=stated, operator=operator)
     if stated == "operator" and operator is None:
-        what = "gpu_driver is operator, but operators.gpu is not set."
-        fix = "add operators.gpu with driver: operator, or set gpu_driver to host."
-        yield Finding(what, places(spec, "host_defaults.gpu_driver"), fix)
+        yield find("gpu-driver-no-operator", *places(spec, "host_defaults.gpu_driver"))
     by_operator = gpu_driver_owner(spec) == "operator"
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str) if by_operator else ():
-        what = f"hosts ask for GPU driver {version}, but the GPU operator brings the driver."
-        fix = "remove it, or let the hosts own the driver (operators.gpu.driver: host)."
-        yield Finding(what, (at(path, version),), fix)
+        yield find("gpu-driver-version", at(path, version), version=version)
 
 
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
@@ -109,10 +102,8 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = operator_versions.gpu_branch(version)
         if least is not None and branch is not None and branch < least:
-            what = f"the GPU driver is {version}, but GPU operator {own} needs branch {least}."
             where = (at(path, version), *places(spec, "operators.gpu.chart.version"))
-            fix = f"update the GPU driver to {least} or later, or take an older GPU operator."
-            yield Finding(what, where, fix, "warning")
+            yield find("gpu-driver-age", *where, version=version, own=own, least=least)
 
 
 def check_peer_memory(spec: ClusterSpec) -> Findings:
@@ -126,9 +117,8 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
         long, short = owner.gpu_direct, owner.peermem
         stated = "peermem" in owner.model_fields_set and short is not None
         if stated and long and short != (long != "none"):
-            what = f"peermem is {str(short).lower()}, but gpu_direct is {long}."
-            fix = "remove peermem: gpu_direct includes it."
-            yield Finding(what, here("peermem", "gpu_direct"), fix)
+            where = here("peermem", "gpu_direct")
+            yield find("peer-memory-unlike", *where, peermem=str(short).lower(), long=long)
     for host, here in walk(spec, "hosts.*", Host):
         if host.gpus:
             where = (*here("name"), written_gpu_path(spec, host))
@@ -141,18 +131,14 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     kinds = {driver.is_ofed for driver in drivers} if by_operator else set[bool]()
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
-        what = f"the GPU operator's driver needs a driver package on all workers or none: {shown}."
-        fix = "give all workers a driver package, or none, or let the hosts own the GPU driver."
-        yield Finding(what, places(spec, "operators.gpu.driver", "host_groups"), fix)
+        where = places(spec, "operators.gpu.driver", "host_groups")
+        yield find("peer-memory-kinds", *where, shown=shown)
     elif kinds == {False} and "peermem" in mixed and spec.operators.network is None:
-        what = "the GPU operator loads nvidia_peermem, which needs more than an inbox driver."
-        fix = "set gpu_direct to dma_buf, or give the hosts a driver package."
         where = places(spec, "operators.gpu.driver", "host_defaults.driver")
-        yield Finding(what, where, fix, "warning")
+        yield find("peer-memory-inbox", *where)
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
-        what = f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}."
-        fix = "use one gpu_direct for all workers, or let the hosts own the GPU driver."
-        yield Finding(what, places(spec, "host_groups", "operators.gpu.driver"), fix)
+        where = places(spec, "host_groups", "operators.gpu.driver")
+        yield find("peer-memory-mixed", *where, paths=" and ".join(sorted(mixed)))
 
 
 def _why_not(spec: ClusterSpec, settings: HostDefaults) -> Iterator[tuple[str, str]]:
@@ -213,10 +199,9 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
         if spec.settings_of(nic.host).gpu_path != "none":
             is_short = written_gpu_path(spec, nic.host).path[-1] == "peermem"
             off = "peermem: false" if is_short else "gpu_direct: none"
-            what = f"the GPUs of {nic} reach the card only {ways[path]} ({path})."
-            fix = f"give them to a nearer card (`railyard discover` shows it), or set {off}."
             severity = "error" if path == "SYS" else "warning"
-            yield Finding(what, nic.at("gpu_path"), fix, severity)
+            words = {"nic": nic, "way": ways[path], "path": path, "off": off, "severity": severity}
+            yield find("gpu-path", *nic.at("gpu_path"), **words)
 
 
 def check_gpu_pair(spec: ClusterSpec) -> Findings:
@@ -232,14 +217,11 @@ def check_gpu_pair(spec: ClusterSpec) -> Findings:
         for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
                 where = tuple(at(lists[n], pci) for each, n in dict.fromkeys(named) if each == pci)
-                what = f"the GPU at {pci} of {host.name} is given to {count} cards."
-                fix = "name it only at the nearest card; `railyard discover` shows that card."
-                yield Finding(what, where, fix)
+                yield find("gpu-pair-twice", *where, pci=pci, host=host, count=count)
         unlike = len({pci for pci, _ in named})
         if named and unlike > host.gpus:
-            what = f"the cards of {host.name} name {unlike} GPUs, but gpus is {host.gpus}."
             where = (*here("gpus"), at(lists[named[0][1]]))
-            yield Finding(what, where, f"set gpus to {unlike}, or correct gpu_pci.")
+            yield find("gpu-pair-count", *where, host=host, unlike=unlike)
 
 
 def check_pcie_rate(spec: ClusterSpec) -> Findings:
@@ -251,10 +233,8 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
         speed, width = nic.nic.link_gt_s or 0, nic.nic.link_width or 0
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
         if 0 < limit < nic.nic.speed_gbit_s:
-            what = f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}."
             where = nic.at("link_width", "link_gt_s", "speed_gbit_s")
-            fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
-            yield Finding(what, where, fix, "warning")
+            yield find("pcie-rate", *where, nic=nic, limit=limit)
 
 
 def check_gpu_sharing(spec: ClusterSpec) -> Findings:
@@ -284,9 +264,7 @@ def check_gpu_sharing(spec: ClusterSpec) -> Findings:
             and config.get("name")
             and not (config.get("create") or config.get("map"))
         ):
-            what = f"Railyard does not read the ConfigMap {config['name']} of the device plugin."
-            fix = "verify that it neither shares nor splits GPUs."
-            yield Finding(what, (at((*path, "name"), config["name"]),), fix, "warning")
+            yield find("gpu-sharing", at((*path, "name"), config["name"]), name=config["name"])
 
 
 def _value_at(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
@@ -305,27 +283,20 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
     asked, operator = spec.host_defaults.toolkit, spec.operators.gpu
     if asked is None:
         if toolkit_owner(spec) == "host" and any(host.gpus for host in spec.workers):
-            what = "the container toolkit lacks a pinned version: Docker would install the newest "
             by_host = spec.host_defaults.docker
             key = "host_defaults.docker" if by_host else "kubernetes.container_runtime"
-            fix = "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: "
-            fix += "host, version: …}, with repository if the hosts' own lack it."
-            yield Finding(f"{what}one.", places(spec, key), fix, "warning")
+            yield find("container-toolkit-unpinned", *places(spec, key))
         return
     where = places(spec, "host_defaults.toolkit.kind")
     yield from _source_findings(asked, where)
     if asked.kind != "operator":
         if operator is not None and operator.driver == "operator":
-            what = f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own."
-            fix = "remove toolkit, or let the hosts own the GPU driver "
             where += places(spec, "operators.gpu.driver")
-            yield Finding(what, where, f"{fix}(operators.gpu.driver: host).")
+            yield find("container-toolkit-driver", *where, asked=asked)
     elif operator is None:
-        what = "the GPU operator should bring the container toolkit, but operators.gpu is not set."
-        yield Finding(what, where, "add operators.gpu, or set kind to present or host.")
+        yield find("container-toolkit-should", *where)
     elif runs_docker(spec):
-        what = "the GPU operator's toolkit needs containerd, but containers run in Docker."
-        yield Finding(what, where, "set kind to present or host.")
+        yield find("container-toolkit-containerd", *where)
 
 
 def _source_findings(asked: ContainerToolkit, where: tuple[Place, ...]) -> Findings:
@@ -333,13 +304,8 @@ def _source_findings(asked: ContainerToolkit, where: tuple[Place, ...]) -> Findi
     extra = {key: value for key, value in given.items() if value is not None}
     keys = " and ".join(extra)
     if asked.kind == "host" and not extra:
-        what = "Railyard installs the container toolkit, but repository and version are missing."
-        fix = "add repository with url, key and key_sha256 (NVIDIA's is "
-        fix += "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "
-        fix += "repositories have the toolkit, or set kind to present."
-        yield Finding(what, where, fix)
+        yield find("container-toolkit-repository", *where)
     elif asked.kind != "host" and extra:
-        what = f"Railyard installs no container toolkit if its kind is {asked.kind}, but "
-        what += f"{keys} {'is' if len(extra) == 1 else 'are'} set."
         own = (at(("host_defaults", "toolkit", key), value) for key, value in extra.items())
-        yield Finding(what, (*own, *where), f"remove {keys}, or set kind to host.")
+        words = {"asked": asked, "keys": keys, "be": "is" if len(extra) == 1 else "are"}
+        yield find("container-toolkit-kind", *own, *where, **words)

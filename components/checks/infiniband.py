@@ -9,7 +9,7 @@ from typing import Final
 
 from components.catalogue.switches import MODELS, list_plain
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, walk
 from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.parts import show_pkey
@@ -35,10 +35,8 @@ def check_switch_transport(spec: ClusterSpec) -> Findings:
     fitting = ", ".join(name for name, each in SWITCH_SYSTEMS.items() if each.carries == wanted)
     for switch, here in walk(spec, "switches.*", Switch):
         if switch.carries != wanted:
-            what = f"{switch.name} ({switch.os}) carries {switch.carries}, not {wanted}."
-            fix = "move it to other_switches if it only carries management or storage; else set "
-            fix += f"rdma.transport to {switch.carries}, or use a switch whose os is one of: "
-            yield Finding(what, here("os") + places(spec, "rdma.transport"), f"{fix}{fitting}.")
+            where = here("os") + places(spec, "rdma.transport")
+            yield find("switch-transport", *where, switch=switch, needed=wanted, fitting=fitting)
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
@@ -50,12 +48,9 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
         for host, here in walk(spec, "hosts.*", Host):
             is_user = host.hcas or host.gpus
             if host.role == "worker" and is_user and host.hcas != fabric.hcas:
-                what = f"{host.name} has {host.hcas} HCAs, but workers of the fabric {fabric.hcas}."
-                yield Finding(what, here("hcas") + ib("hcas"), "correct the wrong number.")
+                yield find("ib-hcas-workers", *here("hcas"), *ib("hcas"), host=host, fabric=fabric)
             if host.nics:
-                what = f"{host.name} has NICs on rails, but the fabric is InfiniBand."
-                fix = "describe InfiniBand cards by hcas and hca_guids."
-                yield Finding(what, here("nics"), fix)
+                yield find("ib-hcas-nics", *here("nics"), host=host)
 
 
 def check_subnet_manager(spec: ClusterSpec) -> Findings:
@@ -68,13 +63,10 @@ def check_subnet_manager(spec: ClusterSpec) -> Findings:
     manager = spec.infiniband.subnet_manager if spec.infiniband else None
     running = [each for each in walk(spec, "switches.*", Switch) if each[0].sm_priority is not None]
     if manager == "switch" and not running:
-        what = "no switch runs the subnet manager, so all ports of the fabric stay down."
-        fix = "give one switch sm_priority: 14, or set subnet_manager to external."
-        yield Finding(what, places(spec, "infiniband.subnet_manager", "switches"), fix)
+        yield find("subnet-manager-switch", *places(spec, "infiniband.subnet_manager", "switches"))
     for switch, here in running if manager == "external" else ():
-        what = f"the subnet manager is external, but {switch.name} also runs one."
         where = here("sm_priority") + places(spec, "infiniband.subnet_manager")
-        yield Finding(what, where, "remove sm_priority, or set subnet_manager to switch.")
+        yield find("subnet-manager-external", *where, switch=switch)
 
 
 def check_external_partition(spec: ClusterSpec) -> Findings:
@@ -95,9 +87,7 @@ def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
     for host, here in walk(spec, "hosts.*", Host):
         if host.hca_guids and len(host.hca_guids) != host.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, but {len(host.hca_guids)} port GUIDs."
-            fix = "list the Port GUID of every HCA, and of no Ethernet card."
-            yield Finding(what, here("hca_guids", "hcas"), fix)
+            yield find("hca-guid", *here("hca_guids", "hcas"), host=host, count=len(host.hca_guids))
 
 
 def check_ib_rate(spec: ClusterSpec) -> Findings:
@@ -106,10 +96,8 @@ def check_ib_rate(spec: ClusterSpec) -> Findings:
     for switch in list_ib_switches(spec) if rate else ():
         if switch.speeds_gbit_s and rate not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
-            what = f"rate_gbit_s is {rate}, but {switch.described}'s ports have {rates}."
             where = places(spec, "infiniband.rate_gbit_s") + Here(switch, switch.path)("model")
-            fix = "write the real rate of the links: acceptance judges bandwidth by it."
-            yield Finding(what, where, fix)
+            yield find("ib-rate", *where, rate=rate, switch=switch, rates=rates)
 
 
 def check_ib_switch(spec: ClusterSpec) -> Findings:
@@ -125,9 +113,7 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
             what = f"Railyard does not know the InfiniBand switch model {switch.model}."
             yield Finding(what, where, f"use one of: {', '.join((*list_plain(), *managed))}.")
         if len([half for half in switch.halves if {*half} & {*switch.ports}]) > 1:
-            what = f"{switch.name} has ports of both switches in the housing of {switch.described}."
-            fix = f"write an entry for each: their ports are {switch.describe_ports()}."
-            yield Finding(what, where, fix)
+            yield find("ib-switch-ports", *where, switch=switch, ports=switch.describe_ports())
 
 
 def check_ib_port(spec: ClusterSpec) -> Findings:
@@ -151,12 +137,9 @@ def check_ib_port(spec: ClusterSpec) -> Findings:
             fabric = spec.infiniband.hcas if spec.infiniband else 0
             most = max(host.hcas, fabric if host.role == "worker" else 0) if host else 0
             if not hca.isdigit() or int(hca) >= most:
-                what = f"port {name} of {switch.name} leads to {to}, which is not an HCA of a host."
-                fix = "write <host>/hca-<n>, counted from 0, or <switch>:<port> for a link."
-                yield Finding(what, (place,), fix)
+                yield find("ib-port-leads", place, name=name, switch=switch, to=to)
             elif (other := plugged.setdefault(to, place)) is not place:
-                what, fix = f"{to} is plugged into two ports.", "keep the port with the cable."
-                yield Finding(what, (place, other), fix)
+                yield find("ib-port-twice", place, other, to=to)
 
 
 def _ethernet_settings(spec: ClusterSpec) -> Findings:
@@ -165,13 +148,11 @@ def _ethernet_settings(spec: ClusterSpec) -> Findings:
         for key, cannot in (("routing.asn", "run BGP"), ("edge_ports", "run spanning tree")):
             top = key.partition(".")[0]
             if switch.carries == "infiniband" and getattr(switch, top):
-                what = f"{switch.name} is an InfiniBand switch, which cannot {cannot}."
-                yield Finding(what, here(key), f"remove {top}.")
+                yield find("ib-port-setting", *here(key), switch=switch, cannot=cannot, top=top)
         for (name, port), (key, field) in product(ports.items(), SwitchPort.model_fields.items()):
             if key != "to" and getattr(port, key) != field.default:
-                what = f"port {name} of {switch.name} is InfiniBand, which does not support {key}."
                 where = (at((*here.path, "ports", name, key), getattr(port, key)),)
-                yield Finding(what, where, f"remove {key}.")
+                yield find("ib-port-key", *where, name=name, switch=switch, key=key)
 
 
 def check_ib_link_ends(spec: ClusterSpec) -> Findings:
@@ -212,9 +193,8 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     near = _hops(spec)[switches[0].name]
     for switch in switches[1:]:
         if switch.name not in near:
-            what = f"no cable joins {switches[0].name} and {switch.name}: they are two subnets."
-            fix = f'write the cables at both ends, for example "1/31/1": {switches[0].name}:1/31/1.'
-            yield Finding(what, (at((*switch.path, "name"), switch.name),), fix, "warning")
+            where = (at((*switch.path, "name"), switch.name),)
+            yield find("ib-one-subnet", *where, switches=switches, switch=switch)
 
 
 def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
@@ -238,9 +218,8 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     counts = ([sum(count > limit for count in bar.values()) for limit in limits] for bar in bars)
     if alone or [1, 1] not in counts:
         why = "one switch is no tree" if alone else "one switch is not a tree"
-        what = f"{engine} lacks a root: {why}, so the subnet manager uses minhop."
-        fix = "write routing_engine: minhop, or cable the leaves to spines."
-        yield Finding(what, places(spec, "infiniband.routing_engine"), fix, "warning")
+        where = places(spec, "infiniband.routing_engine")
+        yield find("ib-routing-engine", *where, engine=engine, why=why)
 
 
 @once
@@ -274,17 +253,15 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
     for partition, here in _partitions(spec):
         members = () if partition.members == "all" else partition.members
         if not partition.members:
-            fix = "name its hosts, write all, or remove the partition."
             where = (at((*here.path, "members"), "[]"),)
-            yield Finding(f"partition {partition.name} lacks members.", where, fix)
+            yield find("partition-member-none", *where, partition=partition)
         kinds, where = {partition.membership_of(each.host) for each in members}, here("members")
         fix = "make one member full."
         if partition.members == "all":
             kinds, where = {partition.membership}, (at((*here.path, "membership"), "limited"),)
             fix = "remove membership: full is the default."
         if kinds == {"limited"}:
-            what = f"all members of partition {partition.name} are limited: none reaches another."
-            yield Finding(what, where, fix)
+            yield find("partition-member-limited", *where, partition=partition, fix=fix)
         yield from _wrong_members(spec, partition, here)
 
 
@@ -337,8 +314,7 @@ def check_partition_name(spec: ClusterSpec) -> Findings:
     """
     for (each, here), (other, there) in twins(_partitions(spec), lambda part: part[0].name.lower()):
         if other.name != each.name:
-            what = f"the partitions {other.name} and {each.name} differ only in case."
-            yield Finding(what, here("name") + there("name"), "rename one.", "warning")
+            yield find("partition-name", *here("name"), *there("name"), other=other, each=each)
 
 
 def check_ufm_partition(spec: ClusterSpec) -> Findings:
@@ -352,9 +328,7 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
         if spec.infiniband is not None and spec.infiniband.ufm is not None:
             yield from _unsettable(partition, here)
         elif partition.index0:
-            what = f"only UFM can put the key of partition {partition.name} at index 0."
-            fix = "remove index0, or say in infiniband.ufm how UFM is reached."
-            yield Finding(what, here("index0"), fix)
+            yield find("ufm-partition-index", *here("index0"), partition=partition)
         hosts = () if partition.members == "all" or not partition.index0 else partition.members
         for m, member in enumerate(hosts):
             place = at((*here.path, "members", m), member.host)
@@ -369,22 +343,18 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
 def _unsettable(partition: IbPartition, here: Here) -> Findings:
     name = partition.name
     if partition.members == "all":
-        what = f"partition {name} has all ports, but UFM needs a list of members."
-        yield Finding(what, here("members"), "name its hosts; their hca_guids become the members.")
+        yield find("ufm-partition-ports", *here("members"), name=name)
     for key in ("mtu_bytes", "rate_gbit_s"):
         value = getattr(partition, key)
         if value is not None:
-            what = f"partition {name} has {key} {value}, which Railyard does not set in UFM."
-            fix = f"remove {key}, and set it in UFM with the service level of the partition."
-            yield Finding(what, here(key), fix)
+            yield find("ufm-partition-setting", *here(key), name=name, key=key, value=value)
 
 
 def check_sm_switch(spec: ClusterSpec) -> Findings:
     """Only a switch with MLNX-OS has `sm_priority`."""
     for switch, here in walk(spec, "switches.*", Switch):
         if switch.sm_priority is not None and switch.carries != "infiniband":
-            what = f"{switch.name} runs {switch.os}, which lacks a subnet manager."
-            yield Finding(what, here("sm_priority"), "remove sm_priority.")
+            yield find("sm-switch", *here("sm_priority"), switch=switch)
 
 
 def check_partition_key(spec: ClusterSpec) -> Findings:
@@ -392,5 +362,4 @@ def check_partition_key(spec: ClusterSpec) -> Findings:
     for (each, here), (_, there) in twins(_partitions(spec), lambda part: part[0].pkey):
         key = show_pkey(each.pkey)
         where = (at((*here.path, "pkey"), key), at((*there.path, "pkey"), key))
-        fix = "give each partition a different pkey."
-        yield Finding(f"two partitions have the pkey {key}.", where, fix)
+        yield find("partition-key", *where, key=key)

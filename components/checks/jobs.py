@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
-from components.checks.rule import Finding, Findings, at, places, walk
+from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.core.judge import needs
 from components.core.problem import render_path
 from components.fabric.links import leaves_of_hosts
@@ -75,11 +75,8 @@ def check_pxn(spec: ClusterSpec) -> Findings:
     asked = "alltoall" in spec.acceptance.collectives and spec.rdma.transport == "roce"
     pairs = permutations(spec.rails, 2) if asked and value != "0" else ()
     for one, other in [pair for pair in pairs if not has_way(spec, *pair)][:1]:
-        what = f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all "
-        what += f"others, but pods on {one.name} have no route to {other.name}."
         where = (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives")))
-        fix = f"remove {_PXN_OFF} or alltoall, or route the rails (rails[].gateway)."
-        yield Finding(what, where, fix)
+        yield find("pxn", *where, key=_PXN_OFF, value=value, one=one, other=other)
 
 
 def check_ssh_port(spec: ClusterSpec) -> Findings:
@@ -90,10 +87,8 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
     keys = ("pod_network.host_network", "jobs.deepspeed.host_network")
     in_host = [place for place in places(spec, *keys) if place.value == "true"]
     for place in in_host[:1] if spec.jobs.ssh_port == POD_PORT else ():
-        what = f"jobs.ssh_port is {POD_PORT}, but with {render_path(place.path)} the host's sshd "
-        where = (*places(spec, "jobs.ssh_port"), place)
-        fix = f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port."
-        yield Finding(f"{what}uses it.", where, fix)
+        words = {"port": POD_PORT, "key": render_path(place.path), "own": HOST_NETWORK_PORT}
+        yield find("ssh-port", *places(spec, "jobs.ssh_port"), place, **words)
 
 
 def check_topology_hint(spec: ClusterSpec) -> Findings:
@@ -102,9 +97,7 @@ def check_topology_hint(spec: ClusterSpec) -> Findings:
     With a wrong file NCCL takes the wrong card.
     """
     if spec.jobs.topology_file is not None and spec.cloud is None and not spec.hypervisors:
-        what = "NCCL gets a topology file on bare metal, but there it reads the PCIe tree itself."
-        fix = "remove topology_file, unless the machine hides its switches."
-        yield Finding(what, places(spec, "jobs.topology_file.host_path"), fix, "warning")
+        yield find("topology-hint", *places(spec, "jobs.topology_file.host_path"))
 
 
 def check_wave_order(spec: ClusterSpec) -> Findings:
@@ -140,19 +133,15 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
     for case, here in walk(spec, "acceptance.perftest.*", PerftestCase):
         lasts = case.duration_s is not None
         if case.cpu_util and not lasts:
-            what = f"perftest {case.name} sets cpu_util, but not duration_s."
-            yield Finding(what, here("cpu_util"), "add duration_s: 10, or remove cpu_util.")
+            yield find("perftest-case-cpu-util", *here("cpu_util"), case=case)
         if case.all_sizes and lasts:
-            what = f"perftest {case.name} sets all_sizes and duration_s, which exclude each other."
             where = (at((*here.path, "all_sizes")), *here("duration_s"))
-            yield Finding(what, where, "remove one of the two, or write two cases.")
+            yield find("perftest-case-all-sizes", *where, case=case)
         if names[case.name] > 1:
             twice = "perftests" if case.name in own else "perftest cases"
-            what = f"two {twice} are called {case.name}."
-            yield Finding(what, here("name"), "rename one: each case becomes a separate Job.")
+            yield find("perftest-case-name", *here("name"), twice=twice, case=case)
         if case.tool.endswith("_lat") and lasts:
-            what = f"perftest {case.name} sets duration_s, but then a latency test measures no "
-            yield Finding(f"{what}tail.", here("duration_s"), "remove duration_s.")
+            yield find("perftest-case-tail", *here("duration_s"), case=case)
     has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= PAIR
     if spec.acceptance.perftest and not has_pods:
         what, fix = {
@@ -169,9 +158,7 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
         yield Finding(f"perftest cases run between {what}.", where, fix)
     suite = spec.acceptance.suite
     if spec.kubernetes is None and suite != "quick":
-        fix = "remove acceptance.suite: containers have separate tests."
-        what = f"suite {suite} runs in pods, but this site lacks Kubernetes."
-        yield Finding(what, places(spec, "acceptance.suite"), fix)
+        yield find("perftest-case-suite", *places(spec, "acceptance.suite"), suite=suite)
 
 
 @needs("roles")
@@ -195,8 +182,7 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
             what = f"DeepSpeed wants {sample.workers} workers on separate nodes; {fitting} fit."
             yield Finding(what, here("workers"), f"set workers to {count} or less.")
         if sample.gpus > gpus:
-            what = f"DeepSpeed wants {sample.gpus} GPUs for each worker, but a node has {gpus}."
-            yield Finding(what, here("gpus"), f"set gpus to {gpus} or less.")
+            yield find("deepspeed-workers-gpus", *here("gpus"), sample=sample, gpus=gpus)
 
 
 def check_shared_claim(spec: ClusterSpec) -> Findings:
@@ -208,13 +194,10 @@ def check_shared_claim(spec: ClusterSpec) -> Findings:
     for sample, here in walk(spec, "jobs.deepspeed", DeepSpeed):
         several, workers = sample.workers >= PAIR, at((*here.path, "workers"))
         if several and sample.access_mode != _SHARED_MODE:
-            what = f"{sample.workers} workers share {sample.claim}, but it is {sample.access_mode}."
             where = (*here("access_mode"), workers)
-            yield Finding(what, where, f"set access_mode to {_SHARED_MODE}.")
+            yield find("shared-claim-mode", *where, sample=sample, mode=_SHARED_MODE)
         if several and sample.nfs_server is None:
-            what = f"{sample.path} is a separate folder on each worker: nfs_server is not set."
-            fix = "set nfs_server to the server that exports it."
-            yield Finding(what, (*here("path"), workers), fix)
+            yield find("shared-claim-folder", *here("path"), workers, sample=sample)
 
 
 def check_arena_resource(spec: ClusterSpec) -> Findings:
@@ -239,9 +222,8 @@ def check_max_unavailable(spec: ClusterSpec) -> Findings:
     """`max_unavailable` leaves a worker in service, unless the site has only one."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
     if workers and count > 1 and count >= workers:
-        what = f"max_unavailable {count} takes all {workers} workers down at once."
-        fix = "set it to 1: one host after the other."
-        yield Finding(what, places(spec, "disruption.max_unavailable"), fix)
+        where = places(spec, "disruption.max_unavailable")
+        yield find("max-unavailable", *where, count=count, workers=workers)
 
 
 def check_watch_secrets(spec: ClusterSpec) -> Findings:
@@ -253,12 +235,10 @@ def check_watch_secrets(spec: ClusterSpec) -> Findings:
     for watch, here in walk(spec, "watch", Watch):
         logins = dict.fromkeys(reference.name for reference, _ in device_secrets(spec))
         if logins and watch.secret is None:
-            what = f"watch has no secret, but the devices need {', '.join(logins)}."
-            fix = f"make a Secret in the namespace {watch.namespace}, and write its name as secret."
-            yield Finding(what, places(spec, "watch"), fix)
+            where = places(spec, "watch")
+            yield find("watch-secrets-secret", *where, logins=", ".join(logins), watch=watch)
         if watch.namespace in {spec.pod_network.namespace, *(own.namespaces if own else ())}:
-            what = f"users make pods in {watch.namespace}, and these can read the devices' secrets."
-            yield Finding(what, here("namespace"), "give watch a namespace of its own.")
+            yield find("watch-secrets-users", *here("namespace"), watch=watch)
 
 
 def check_nccl_floor(spec: ClusterSpec) -> Findings:
@@ -272,15 +252,13 @@ def check_nccl_floor(spec: ClusterSpec) -> Findings:
         return
     names = [kind.name for kind in gpu_kinds(spec) if kind.runs_collectives]
     if len(names) > 1:
-        what = f"nccl_floor is one number for {len(names)} kinds of workers: {', '.join(names)}."
-        fix = "remove nccl_floor: nccl_min_fraction follows the line rate of each kind."
-        yield Finding(what, places(spec, "acceptance.nccl_floor.min_gbyte_s"), fix)
+        where = places(spec, "acceptance.nccl_floor.min_gbyte_s")
+        yield find("nccl-floor-number", *where, count=len(names), kinds=", ".join(names))
     pairs = any(kind.gpus and len(kind.hosts) == PAIR for kind in worker_kinds(spec))
     if pairs and algo != "RING" and "all_reduce" in spec.acceptance.collectives:
         shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
-        what = f"nccl_floor proves nothing: with two workers {shown}, which can exceed the line."
         where = places(spec, "acceptance.nccl_algo", "acceptance.nccl_floor")
-        yield Finding(what, where, "set nccl_algo to RING.")
+        yield find("nccl-floor-proves", *where, shown=shown)
 
 
 def check_own_pods(spec: ClusterSpec) -> Findings:

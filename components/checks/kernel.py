@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places, walk
+from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.checks.topology import HostBlock, host_blocks
 from components.model.cluster import ClusterSpec
 from components.model.environments import VirtualMachine
@@ -44,9 +44,8 @@ def check_sysctl_name(spec: ClusterSpec) -> Findings:
         near = (known for known in KNOWN_SETTINGS if abs(len(name) - len(known)) <= _NEARLY)
         is_slip = any(_distance(name, known) <= _NEARLY for known in near)
         if is_slip and name not in KNOWN_SETTINGS:
-            what = f'"{name}" is nearly the name of a common kernel setting.'
-            fix = f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}"
-            yield Finding(what, (at((*block.path, "sysctls", name), value),), fix, "warning")
+            where = (at((*block.path, "sysctls", name), value),)
+            yield find("sysctl-name", *where, name=name, hint=did_you_mean(name, KNOWN_SETTINGS))
 
 
 def _sysctls(spec: ClusterSpec) -> Iterator[tuple[HostBlock[KernelSettings], str, str]]:
@@ -74,21 +73,16 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
     for block, name, value in _sysctls(spec):
         where = (at((*block.path, "sysctls", name), value),)
         if (other := _PAIRS.get(name)) and value == "0":
-            what = f"{name} = 0 says that {other} counts."
-            yield Finding(what, where, f"write {other} alone.")
+            yield find("sysctl-conflict-zero", *where, name=name, other=other)
         elif other and other in block.value.sysctls:
-            what = f"{name} and {other} exclude each other: the kernel resets one to 0."
-            yield Finding(what, where, f"keep one of {name} and {other}.")
+            yield find("sysctl-conflict-exclude", *where, name=name, other=other)
         if spec.kubernetes is not None and _FORWARDING.get(name) == value:
-            what = f"{name} is {value}, but pods need forwarding."
-            yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
+            yield find("sysctl-conflict-pods", *where, name=name, value=value)
         routed = block.value.source_routing == "auto"
         for host, nic in _rail_cards(block):
             if reason := _against_rail(name, value, nic, routed=routed):
-                what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
-                yield Finding(
-                    what, where, "remove the line: Railyard sets what several rails need."
-                )
+                words = {"name": name, "value": value, "host": host, "reason": reason}
+                yield find("sysctl-conflict-rails", *where, **words)
 
 
 def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
@@ -127,15 +121,12 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
             total, nodes = (getattr(block.value, key) for key in keys)
             total_mib += mib * ((total or 0) + sum(nodes))
             if total is not None and nodes:
-                what = f"hugepages_{size} is {total}, but its per_node adds up to {sum(nodes)}."
-                fix = "keep one of the two: per_node where pods ask for pages of their card's node."
                 where = (*block.at(keys[0]), at((*block.path, keys[1]), nodes))
-                yield Finding(what, where, fix)
+                yield find("hugepages-twice", *where, size=size, total=total, sum=sum(nodes))
         for vm, here in walk(spec, "environment.hypervisors.*.vms.*", VirtualMachine):
             if vm.name in names and total_mib >= vm.memory_mib:
-                what = f"huge pages take {total_mib} of {vm.memory_mib} MiB of {vm.name}."
                 where = (at(block.path, block.value), *here("memory_mib"))
-                yield Finding(what, where, "ask for fewer pages; half of the memory is much.")
+                yield find("hugepages-memory", *where, total_mib=total_mib, vm=vm)
 
 
 def check_guest_kernel(spec: ClusterSpec) -> Findings:
@@ -152,8 +143,7 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
         host_blocks(spec, "kernel", KernelSettings), harmless.items()
     ):
         if (value := getattr(block.value, key)) not in kept:
-            what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
-            yield Finding(what, block.at(key), f"remove {key}: it belongs to the machine below.")
+            yield find("guest-kernel", *block.at(key), key=key, value=value, kind=kind)
 
 
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
@@ -164,9 +154,8 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
     for block, key in product(host_blocks(spec, "kernel", KernelSettings), ("acs", "iommu")):
         passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
         if passed and getattr(block.value, key) == "off":
-            what = f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false)."
-            fix = f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe."
-            yield Finding(what, block.at(key), fix)
+            words = {"key": key, "passed": passed, "good": "keep" if key == "acs" else "pt"}
+            yield find("passed-vfs", *block.at(key), **words)
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Findings:
@@ -186,9 +175,8 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
                 fix = "set rdma_isolation to true, or remove rdma_netns."
             yield Finding(what, where + places(spec, "pod_network.mode"), fix)
         if isolated and kernel != "exclusive" and any(h.role == "worker" for h in block.hosts):
-            what = f"rdma_isolation is true, but rdma_netns is {kernel}: pods would be refused."
-            fix = "set kernel.rdma_netns to exclusive, or remove rdma_isolation."
-            yield Finding(what, places(spec, "pod_network.rdma_isolation") + where, fix)
+            found_at = places(spec, "pod_network.rdma_isolation") + where
+            yield find("rdma-netns-rdma-isolation", *found_at, kernel=kernel)
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:
@@ -201,6 +189,4 @@ def check_source_routing(spec: ClusterSpec) -> Findings:
         cards = list(_rail_cards(block))
         if block.value.source_routing == "off" and cards:
             host, count = cards[0][0], sum(1 for each, _ in cards if each is cards[0][0])
-            what = f"source_routing is off, and {host.name} has {count} cards with addresses."
-            fix = "remove the line, unless netplan or NetworkManager has such rules "
-            yield Finding(what, block.at("source_routing"), f"{fix}(to-from-table).", "warning")
+            yield find("source-routing", *block.at("source_routing"), host=host, count=count)

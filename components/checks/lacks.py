@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from components.catalogue.switches.switch_model import Release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, Here, Rule, at, places, value_of, walk
+from components.checks.rule import Finding, Findings, Here, Rule, at, find, places, value_of, walk
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
@@ -229,14 +229,11 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     switches = [*walk(spec, "switches.*", Switch)]
     for rail, here in walk(spec, "rails.*", Rail):
         if rail.vlan == _DEFAULT_VLAN:
-            what = f"{rail.name} is VLAN 1, which switch ports have untagged by default."
-            fix = "choose a VLAN from 2 to 4094, here and on the switches."
-            yield Finding(what, here("vlan"), fix)
+            yield find("reserved-vlan-switch", *here("vlan"), rail=rail)
         kept = ((system_of(each.os).reserved_vlans, each, there) for each, there in switches)
         for vlans, switch, there in [each for each in kept if rail.vlan in each[0]][:1]:
-            what = f"{rail.name} is VLAN {rail.vlan}, which {switch.name} reserves: "
-            what += f"{vlans.start}-{vlans.stop - 1}."
-            yield Finding(what, here("vlan") + there("os"), "choose a VLAN outside of that range.")
+            words = {"rail": rail, "switch": switch, "vlans": vlans, "last": vlans.stop - 1}
+            yield find("reserved-vlan-reserves", *here("vlan"), *there("os"), **words)
 
 
 def check_guard_repair(spec: ClusterSpec) -> Findings:
@@ -254,9 +251,8 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
             why = "an exec sends its lines without reading, so it cannot know the faults"
         else:
             continue
-        what = f"switch.{name} cannot be repaired on {switch.name}: {why}."
         where = (at(("guards", "switch", name), "repair"), *places(spec, f"switches.{s}.os"))
-        yield Finding(what, where, f"write guards.switch.{name}: warn, or refuse")
+        yield find("guard-repair", *where, name=name, switch=switch, why=why)
 
 
 def check_exec_system(spec: ClusterSpec) -> Findings:
@@ -269,20 +265,16 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
         why = why_no_exec(switch.os)
         if switch.executor == "exec" and why is not None:
             fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
-            what = f"{switch.name} cannot take its configuration as one exec: {why}."
-            fix = f"remove executor; `exec` works with {', '.join(fitting)}."
-            yield Finding(what, here("executor", "os"), fix)
+            words = {"switch": switch, "why": why, "fitting": ", ".join(fitting)}
+            yield find("exec-system-able", *here("executor", "os"), **words)
         elif switch.executor == "exec" and (plan := _plan_one(spec, switch)):
             form, texts, where = find_form(switch.os), plan.exec, here("executor")
             if (missing := why_no_exec(switch.os, plan.desired)) is not None:
-                what = f"{switch.name} cannot take its configuration as one exec: {missing}."
-                fix = "remove executor: `device` records the old configuration."
-                yield Finding(what, where, fix)
+                yield find("exec-system-settings", *where, switch=switch, missing=missing)
             needed = max(len(texts.apply), len(texts.undo)) if texts else 0
             if form and not form.cli and needed > LONGEST:
-                what = f"one exec of {switch.name} would have {needed} characters; it takes "
-                fix = "remove executor: `device` sends a line at a time."
-                yield Finding(f"{what}{LONGEST}.", where, fix)
+                words = {"switch": switch, "needed": needed, "most": LONGEST}
+                yield find("exec-system-characters", *where, **words)
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
@@ -309,16 +301,14 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     for switch, here in walk(spec, "switches.*", Switch):
         allowed = switch.exec_disruptive == ALLOWED
         if switch.executor == "device" and allowed:
-            what = f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device."
-            fix = "remove exec_disruptive, or set executor to exec."
-            yield Finding(what, here("exec_disruptive"), fix)
+            where = here("exec_disruptive")
+            yield find("exec-disruptive-idle", *where, switch=switch, allowed=ALLOWED)
         if switch.executor != "exec" or allowed or find_form(switch.os) is None:
             continue
         plan = _plan_one(spec, switch)
         if found := plan.exec.interrupts if plan and plan.exec else ():
-            what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
-            fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only "
-            yield Finding(what, here("executor", "exec_disruptive"), f"{fix}changes.")
+            words = {"switch": switch, "effects": "; ".join(found), "allowed": ALLOWED}
+            yield find("exec-disruptive-effects", *here("executor", "exec_disruptive"), **words)
 
 
 def check_management_port(spec: ClusterSpec) -> Findings:
@@ -348,20 +338,19 @@ def check_management_port(spec: ClusterSpec) -> Findings:
             yield Finding(f"{what}{switch.name}; undo cuts it.", there("vlan") + vlan, _KEEP)
         system, mode, title = system_of(switch.os), spec.rdma.mode, system_of(switch.os).title
         if system.one_shot_flaps and mode in system.one_shot_modes:
-            what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
-            fix = "reach the switch by its management port."
-            yield Finding(what, (*places(spec, "rdma.mode"), port), fix)
+            where = (*places(spec, "rdma.mode"), port)
+            yield find("management-port-flap", *where, mode=mode, title=title, inband=inband)
 
 
 def _addresses(spec: ClusterSpec, switch: Switch, here: Here) -> Findings:
     address, where = switch.ssh.address, here("ssh.address")
     if switch.routing is not None and str(switch.routing.router_id) == address:
-        what = f"{switch.name} uses {address} as login and router_id, which undo removes."
-        fix = "choose a router_id outside of the management network."
-        yield Finding(what, where + here("routing.router_id"), fix)
+        found_at = where + here("routing.router_id")
+        yield find("management-port-router", *found_at, switch=switch, address=address)
     for rail, there in walk(spec, "rails.*", Rail):
         for subnet in [each for each in subnets_of(rail) if str(each.gateway) == address]:
             key = f"leaves.{subnet.leaf}.gateway" if subnet.leaf else "gateway"
-            what = f"undo removes {address} of {switch.name}, {rail.name}'s gateway."
-            fix = "reach the switch by an address of the management network."
-            yield Finding(what, where + there(key), fix)
+            found_at = where + there(key)
+            yield find(
+                "management-port-gateway", *found_at, address=address, switch=switch, rail=rail
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from components.checks.rule import Finding, Findings, Here, at, walk
+from components.checks.rule import Finding, Findings, Here, at, find, walk
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.judge import needs
 from components.core.problem import Place
@@ -197,10 +197,8 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         nic, speed = cable.nic.nic, cable.port.switch.link_of(cable.port.name).speed_gbit_s
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
-            what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but its port is set to {speed}."
             where = (*cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
-            fix = f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}."
-            yield Finding(what, where, fix)
+            yield find("link-setting-card", *where, cable=cable, nic=nic, speed=speed)
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
@@ -209,14 +207,11 @@ def _port(port: PlacedPort, said: LinkSettings) -> Findings:
     keys = [key for key, value in said if value is not None]
     named = " and ".join(keys)
     if isinstance(form, str):
-        what = f"{named} of port {port.name} cannot be set on {title}: {form}."
-        fix = f"remove {named}, and set it with the switch's commands."
-        yield Finding(what, _where(port, *keys), fix)
+        where = _where(port, *keys)
+        yield find("link-setting-system", *where, named=named, port=port, title=title, form=form)
         return
     if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
-        what = f"{title} writes autoneg together with the speed, but port {port.name} sets no "
-        fix = "add speed_gbit_s, or remove autoneg."
-        yield Finding(f"{what}speed.", _where(port, "autoneg"), fix)
+        yield find("link-setting-autoneg", *_where(port, "autoneg"), title=title, port=port)
     # `switch-release` reports a release that is too old for everything.
     if release < form.since and form.since > system.min_release:
         first = system.show_release(form.since)
@@ -285,12 +280,11 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
         if first != second:
             group[second] = first
             continue
-        what = f"{_named(one, other)} closes a loop: spanning tree would block a link of it."
         fix = "remove one link of the loop, or make the links routed: mode: routed at both ends."
         oses = [end.switch.os for end in (one, other)]
         for os in [os for os in oses if isinstance(system_of(os).routing, str)][:1]:
             fix = f"remove one link of the loop: {system_of(os).title} cannot route."
-        yield Finding(what, (one.place, other.place), fix)
+        yield find("link-loop", one.place, other.place, link=_named(one, other), fix=fix)
 
 
 def check_mlag_peer(spec: ClusterSpec) -> Findings:
@@ -310,5 +304,4 @@ def check_mlag_peer(spec: ClusterSpec) -> Findings:
             far = peers[peer]
             why = f"but {peer} {'lacks mlag_peer' if far is None else f'names {far}'}."
             fix = f"write mlag_peer: {switch.name} on {peer}, or correct it here."
-        what = f"{switch.name} is an MLAG pair with {peer}, {why}"
-        yield Finding(what, here("mlag_peer"), fix)
+        yield find("mlag-peer", *here("mlag_peer"), switch=switch, peer=peer, why=why, fix=fix)

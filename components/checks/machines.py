@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from components.catalogue.cards import CARDS, gpu_vendor, nic_vendor, prefix_vendor, software_vendor
-from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.checks.topology import PlacedNic, host_blocks, list_cables, list_cards, list_nics
 from components.core.problem import Place
 from components.model.cards import HostQos, Sriov
@@ -51,14 +51,12 @@ def check_hca_sriov(spec: ClusterSpec) -> Findings:
     """VFs of InfiniBand ports need as many HCAs, list each once, and share none with `nics`."""
     for host, here in walk(spec, "hosts.*", Host):
         if len(host.hca_sriov) > host.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
-            fix = "describe Ethernet ports under nics, or correct hcas."
-            yield Finding(what, here("hca_sriov", "hcas"), fix)
+            where = here("hca_sriov", "hcas")
+            yield find("hca-sriov-count", *where, host=host, count=len(host.hca_sriov))
         for (n, nic), (p, pf) in product(enumerate(host.nics), enumerate(host.hca_sriov)):
             if nic.pci == pf.pci:
-                what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
-                fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
-                yield Finding(what, here(f"hca_sriov.{p}.pci", f"nics.{n}.pci"), fix)
+                where = here(f"hca_sriov.{p}.pci", f"nics.{n}.pci")
+                yield find("hca-sriov-rail", *where, pf=pf, host=host)
 
 
 def check_nic_model(spec: ClusterSpec) -> Findings:
@@ -81,9 +79,7 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
         yield Finding(what, nic.at("model"), fix, "warning")
     for name in spec.nic_models:
         if name not in {nic.nic.model for nic in list_nics(spec)}:
-            what = f"nic_models describes {name}, but no NIC has that model."
-            fix = "correct the name, or remove the description."
-            yield Finding(what, (at(("nic_models", name)),), fix, "warning")
+            yield find("nic-model-unused", at(("nic_models", name)), name=name)
 
 
 def check_vf_limit(spec: ClusterSpec) -> Findings:
@@ -91,8 +87,7 @@ def check_vf_limit(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         limit, model = nic.nic.vf_limit, nic.nic.model
         if limit is not None and nic.nic.vfs > limit:
-            what = f"{nic} asks for {nic.nic.vfs} VFs, but a {model} port has at most {limit}."
-            yield Finding(what, nic.at("vfs"), f"set vfs to {limit} or less; 8 is usual.")
+            yield find("vf-limit", *nic.at("vfs"), nic=nic, model=model, limit=limit)
 
 
 def check_vf_count(spec: ClusterSpec) -> Findings:
@@ -102,8 +97,7 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
             fix = "set vfs to the number of pods that share the NIC; 8 is usual."
             if nic.host.login == "none":
                 fix = "waive untouched-host and set vfs as it is; or use operators.network.vfs."
-            what = f"{nic} lacks VFs, so no pod reaches {nic.nic.rail}."
-            yield Finding(what, nic.at("vfs"), fix)
+            yield find("vf-count", *nic.at("vfs"), nic=nic, fix=fix)
 
 
 def check_card_serial(spec: ClusterSpec) -> Findings:
@@ -117,21 +111,17 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
         serial, slots = card.serial, [each.pci.partition(".")[0] for each in (twin, card)]
         where = (at((*path, "serial"), serial), at((*there, "serial"), serial))
         if other is not host:
-            what = f"{other.name} and {host.name} have a card {serial}."
-            yield Finding(what, where, "correct one: `lspci -vv` on the host shows its own.")
+            yield find("card-serial-hosts", *where, other=other, host=host, serial=serial)
         elif slots[0] != slots[1]:
-            what = f"{' and '.join(slots)} of {host.name} have one serial, {serial}."
-            fix = "correct one, unless it is one card with two connectors."
-            yield Finding(what, where, fix, "warning")
+            words = {"both": " and ".join(slots), "host": host, "serial": serial}
+            yield find("card-serial-slots", *where, **words)
 
 
 def check_bonded_rail(spec: ClusterSpec) -> Findings:
     """A card is one port, not a bond: a bond hides which port carries which traffic."""
     for nic in list_nics(spec):
         if _BOND.fullmatch(nic.nic.netdev):
-            what = f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port."
-            fix = "remove the bond and name one of its ports; the second port is another rail."
-            yield Finding(what, nic.at("netdev"), fix)
+            yield find("bonded-rail", *nic.at("netdev"), nic=nic)
 
 
 def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
@@ -231,8 +221,7 @@ def check_host_role(spec: ClusterSpec) -> Findings:
     """
     for host, here in walk(spec, "hosts.*", Host):
         if host.is_outside and host.gpus:
-            what = f"{host.name} is a {host.role} host, so its {host.gpus} GPUs get no software."
-            yield Finding(what, here("gpus", "role"), "remove gpus, or make it a worker.")
+            yield find("host-role", *here("gpus", "role"), host=host)
 
 
 def _carried(sriov: Sriov) -> tuple[str, ...]:
@@ -247,9 +236,8 @@ def check_vf_owner(spec: ClusterSpec) -> Findings:
     """
     for nic in list_nics(spec) if pods_have_vfs(spec) else ():
         for key in _carried(nic.nic.sriov):
-            what = f"{nic} sets {key} of its VFs, which the pods' network attachment owns."
-            fix = f"remove {key}, or choose another pod_network.mode."
-            yield Finding(what, nic.at(f"sriov.{key}") + places(spec, "pod_network.mode"), fix)
+            where = nic.at(f"sriov.{key}") + places(spec, "pod_network.mode")
+            yield find("vf-owner", *where, nic=nic, key=key)
 
 
 def check_vf_effect(spec: ClusterSpec) -> Findings:
@@ -264,12 +252,9 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
         given = [place for place in nic.at(*keys) if place.value is not None]
         for place in given if nic.nic.vfs == 0 else ():
             key = place.path[-1]
-            fix = f"set vfs to their number, or remove {key}."
-            yield Finding(f"{nic} sets {key}, but has no VFs.", (place, *nic.at("vfs")), fix)
+            yield find("vf-effect-none", place, *nic.at("vfs"), nic=nic, key=key)
         if nic.nic.vfs and nic.nic.vf_mtu_bytes and nic.nic.sriov.autoprobe is False:
-            what = f"{nic} sets vf_mtu_bytes, but its VFs have no driver (autoprobe is false)."
-            fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
-            yield Finding(what, nic.at("vf_mtu_bytes", "sriov.autoprobe"), fix)
+            yield find("vf-effect-mtu", *nic.at("vf_mtu_bytes", "sriov.autoprobe"), nic=nic)
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
@@ -283,17 +268,14 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
         least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
         line = nic.nic.speed_gbit_s * _MBIT
         if most and least > most:
-            what = f"a VF of {nic} has at least {least} Mbit/s and at most {most}."
-            fix = "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is unlimited."
-            yield Finding(what, nic.at(least_key, most_key), fix)
+            where = nic.at(least_key, most_key)
+            yield find("vf-rate-range", *where, nic=nic, least=least, most=most)
         elif least * nic.nic.vfs > line:
             what = f"{nic} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
             fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
             yield Finding(what, nic.at(least_key, "vfs"), fix)
         elif most > line:
-            what = f"a VF of {nic} has at most {most} Mbit/s, but the port has {line}."
-            fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
-            yield Finding(what, nic.at(most_key), fix)
+            yield find("vf-rate-port", *nic.at(most_key), nic=nic, most=most, line=line)
 
 
 def check_vf_vlan(spec: ClusterSpec) -> Findings:
@@ -305,10 +287,8 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
-            what = f"the VFs of {nic} are in VLAN {vlan}, but {rail.name} is VLAN {rail.vlan}."
             on_rail = places(spec, f"rails.{spec.rails.index(rail)}.vlan")
-            fix = f"set vlan to {rail.vlan}, or remove it if the port is untagged."
-            yield Finding(what, nic.at("sriov.vlan") + on_rail, fix)
+            yield find("vf-vlan", *nic.at("sriov.vlan"), *on_rail, nic=nic, vlan=vlan, rail=rail)
     fix = "remove vlan, or set the port's mode to trunk."
     if spec.pod_network.mode == "rdma_shared" or spec.containers is not None:
         fix = "remove vlan: the port also puts untagged frames into the rail's VLAN."
@@ -325,13 +305,11 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
     """
     for nic in [nic for nic in list_nics(spec) if nic.nic.sriov.eswitch == "switchdev"]:
         for key in _carried(nic.nic.sriov):
-            what = f"{nic} sets {key} of VFs, but switchdev mode does not support it."
-            fix = f"remove {key}, or set eswitch to legacy."
-            yield Finding(what, nic.at(f"sriov.{key}", "sriov.eswitch"), fix)
+            where = nic.at(f"sriov.{key}", "sriov.eswitch")
+            yield find("eswitch-mode-setting", *where, nic=nic, key=key)
         if pods_have_vfs(spec):
-            what = f"{nic} is in switchdev mode: its VFs need a bridge of representors."
-            fix = "remove eswitch, or choose another mode of the pod network."
-            yield Finding(what, nic.at("sriov.eswitch") + places(spec, "pod_network.mode"), fix)
+            where = nic.at("sriov.eswitch") + places(spec, "pod_network.mode")
+            yield find("eswitch-mode-bridge", *where, nic=nic)
 
 
 def check_vf_guid(spec: ClusterSpec) -> Findings:
@@ -345,17 +323,15 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
         for p, pf in enumerate(host.hca_sriov):
             here = Here(pf, ("hosts", h, "hca_sriov", p))
             if pf.guids and len(pf.guids) != pf.vfs:
-                what = f"{host.name} {pf.pci} has {pf.vfs} VFs, but {len(pf.guids)} GUIDs."
-                fix = "list one GUID for each VF, or none: then they are derived."
-                yield Finding(what, here("guids", "vfs"), fix)
+                where = here("guids", "vfs")
+                yield find("vf-guid-guids", *where, host=host, pf=pf, count=len(pf.guids))
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
                 continue  # `hca-sriov` reports one port in two places
             for g, guid in enumerate(vf_guids(spec.name, host, pf)):
                 guids += [(guid, *here(f"guids.{g}" if pf.guids else "pci"))]
     for (guid, own), (_, other) in twins([*read, *guids], itemgetter(0)):
         if other != own and own.path[2] != "hca_guids":  # else `hca-guid` reports it
-            fix = "give every VF a different GUID."
-            yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
+            yield find("vf-guid-given", own, other, guid=guid)
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
@@ -377,10 +353,8 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
             yield Finding(what, where, f"give priority {lossless} a separate buffer.")
         for priority, number in enumerate(buffers.priorities):
             if buffers.size_bytes[number] == 0:
-                what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
                 where = block.at(f"{place}.{priority}", f"buffers.size_bytes.{number}")
-                fix = "give the buffer a size or the priority another buffer, or remove buffers."
-                yield Finding(what, where, fix)
+                yield find("receive-buffers-bytes", *where, priority=priority, number=number)
 
 
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:
@@ -388,8 +362,7 @@ def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     # An omitted netdev follows from the PCI address.
     nics = [nic for nic in list_nics(spec) if "netdev" in nic.nic.model_fields_set]
     for nic, other in twins(nics, lambda nic: (nic.path[1], nic.nic.netdev)):
-        what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
-        yield Finding(what, nic.at("netdev") + other.at("netdev"), _ONE_NIC)
+        yield find("duplicate-nic", *nic.at("netdev"), *other.at("netdev"), nic=nic, fix=_ONE_NIC)
 
 
 def check_other_vendor(spec: ClusterSpec) -> Findings:

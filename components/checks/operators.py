@@ -19,7 +19,7 @@ from components.catalogue.operator_versions import (
 )
 from components.checks import topology
 from components.checks.addresses import as_ipv4
-from components.checks.rule import Finding, Findings, Here, at, places, twins, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, walk
 from components.core.problem import Place
 from components.model.cards import DriverPackage, HcaPf
 from components.model.cluster import ClusterSpec
@@ -59,9 +59,7 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     if not vfs_by_operator(spec):
         if network is not None and network.vfs == "operator":
             mode = spec.pod_network.mode
-            what = f"the network operator makes VFs, but pods of mode {mode} get none."
-            fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
-            yield Finding(what, owner + places(spec, "pod_network.mode"), fix)
+            yield find("vf-maker-pods", *owner, *places(spec, "pod_network.mode"), mode=mode)
         return
     yield from _needs_drain(spec, owner, "makes VFs")
     # Settings that only the hosts' own steps would make:
@@ -69,13 +67,11 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     pairs = product(nics, ("vf_mtu_bytes", "sriov.eswitch"))
     for nic, key in [(nic, key) for nic, key in pairs if nic.at(key)[0].value is not None]:
         name = key.removeprefix("sriov.")
-        what = f"{nic} sets {name}, but the network operator makes its VFs."
-        yield Finding(what, nic.at(key) + owner, f"remove {name}, {by_host}")
+        yield find("vf-maker-setting", *nic.at(key), *owner, nic=nic, name=name, by_host=by_host)
     for nic, other in twins(nics, lambda nic: nic.nic.pci):
         if nic.nic.rail != other.nic.rail:
-            what = f"{nic.nic.pci} is {other.nic.rail} on one host, but {nic.nic.rail} on "
-            fix = f"number the rails by slot, {by_host}"
-            yield Finding(f"{what}{nic.host.name}.", nic.at("rail") + owner, fix)
+            where = nic.at("rail") + owner
+            yield find("vf-maker-rails", *where, nic=nic, other=other, by_host=by_host)
     for host, port, path in topology.list_cards(spec):
         if isinstance(port, HcaPf) and port.guids and host.role == "worker":
             what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
@@ -84,9 +80,7 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
 
 def _needs_drain(spec: ClusterSpec, owner: tuple[Place, ...], does: str) -> Findings:
     if spec.disruption.reboots == "deny":
-        what = f"disruption.reboots is deny, but the operator that {does} drains and reboots hosts."
-        fix = "set disruption.reboots to allow, or let the hosts do it, which wait for you."
-        yield Finding(what, owner + places(spec, "disruption.reboots"), fix)
+        yield find("vf-maker-drain", *owner, *places(spec, "disruption.reboots"), does=does)
 
 
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
@@ -101,27 +95,21 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
     yield from _needs_drain(spec, owner, "sets firmware")
     unmanaged = [host for host in spec.workers if not spec.settings_of(host).firmware.manage]
     for host in [host for host in unmanaged if host.nics or host.hca_sriov]:
-        what = f"the operator sets the firmware of {host.name}, but the file asks for no setting."
-        fix = "set firmware.manage, or operators.network.firmware to host."
-        yield Finding(what, owner + places(spec, "host_defaults.firmware"), fix)
+        where = owner + places(spec, "host_defaults.firmware")
+        yield find("firmware-setter-nothing", *where, host=host)
     from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
 
-    fix = "set operators.network.firmware to host."
     for host, card, path in topology.list_cards(spec):
         here, firmware = Here(card, path), spec.settings_of(host).firmware
         if host.role != "worker" or not firmware.manage:
             continue
         if isinstance(card, HcaPf):
-            what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
-            yield Finding(what, here("pci") + owner, fix)
+            yield find("firmware-setter-hca-sriov", *here("pci"), *owner, host=host, card=card)
             continue
         if card.pf_device is None:
-            what = f"a template needs the PCI device id of a {card.model}, "
-            what += "which Railyard does not know."
-            yield Finding(what, here("model") + owner, f"write pci_id under nic_models, or {fix}")
+            yield find("firmware-setter-device", *here("model"), *owner, card=card)
         if not offered_vfs(firmware, host, card):
-            what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
-            yield Finding(what, here("vfs") + owner, f"write firmware.num_of_vfs, or {fix}")
+            yield find("firmware-setter-vfs", *here("vfs"), *owner, host=host, card=card)
 
 
 def check_cluster_part(spec: ClusterSpec) -> Findings:
@@ -135,17 +123,14 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
         is_needed = needs_part(spec, part)
         place = at(("kubernetes", "components", part), owner)
         if owner == "none" and is_needed:
-            what = f"{title} is none, but the site needs it."
-            fix = "write theirs if the cluster has it, or ours."
-            yield Finding(what, (place, *_asking(spec, part)), fix)
+            yield find("cluster-part-missing", place, *_asking(spec, part), title=title)
         elif owner == "ours" and not is_needed:
             fix = f"add operators.{_BY_KEY.get(part)}, or write theirs or none."
             fix = fix if part in _BY_KEY else _UNASKED.get(part, "remove the line, or write none.")
             yield Finding(f"{title} is ours, but this file does not need it.", (place,), fix)
         elif owner == "theirs" and part in _BY_KEY and is_needed:
-            what = f"{title} is theirs, but operators.{_BY_KEY[part]} installs another."
-            fix = f"remove operators.{_BY_KEY[part]}, or write ours."
-            yield Finding(what, (place, *_asking(spec, part)), fix)
+            where = (place, *_asking(spec, part))
+            yield find("cluster-part-twice", *where, title=title, operator=_BY_KEY[part])
     # Two device plugins register the same resource, and the later one takes it from the other.
     owners = owners_of(spec)
     pair: tuple[Part, Part] = ("gpu_operator", "gpu_device_plugin")
@@ -185,9 +170,8 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
             continue
         for nic in _worker_nics(spec, rail):
             if not takes_nic(device, nic.nic):
-                what = f"{rail.resource} does not select {nic}, the card of {rail.name}."
-                fix = "correct the selectors of the resource, or give the rail another one."
-                yield Finding(what, here("resource") + nic.at("model"), fix)
+                where = here("resource") + nic.at("model")
+                yield find("rail-resource-select", *where, rail=rail, nic=nic)
 
 
 def check_shared_devices(spec: ClusterSpec) -> Findings:
@@ -198,20 +182,15 @@ def check_shared_devices(spec: ClusterSpec) -> Findings:
     if spec.pod_network.mode != "rdma_shared":
         return
     if not spec.pod_network.shared_devices:
-        what = "the shared plugin publishes nothing, because shared_devices is empty."
-        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
-        yield Finding(what, places(spec, "pod_network.shared_devices"), fix)
+        yield find("shared-devices-empty", *places(spec, "pod_network.shared_devices"))
     for device, here in walk(spec, "pod_network.shared_devices.*", SharedDevice):
         hosts = [host for host in spec.workers if host.nics]
         without = [h.name for h in hosts if not any(takes_nic(device, nic) for nic in h.nics)]
         if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
-            what = f"{device.resource} lacks a selector, so the plugin does not start."
-            fix = "add vendors, device_ids, interfaces or link_types."
-            yield Finding(what, here("resource"), fix)
+            yield find("shared-devices-unselective", *here("resource"), resource=device.resource)
         elif without:
-            what = f"{device.resource} selects no card of {', '.join(without)}: no pod gets it "
-            fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
-            yield Finding(f"{what}there.", here("resource"), fix)
+            words = {"resource": device.resource, "names": ", ".join(without)}
+            yield find("shared-devices-selects", *here("resource"), **words)
 
 
 def check_macvlan_master(spec: ClusterSpec) -> Findings:
@@ -223,9 +202,8 @@ def check_macvlan_master(spec: ClusterSpec) -> Findings:
         nics = list(_worker_nics(spec, rail))
         for other in [nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev][:1]:
             one, two = (f"{nic.nic.netdev} on {nic.host.name}" for nic in (nics[0], other))
-            what = f"the card of {rail.name} is {one} and {two}: a macvlan attachment names one "
-            fix = "give them one name (host_defaults.rail_names), or set host_network."
-            yield Finding(f"{what}device.", nics[0].at("netdev") + other.at("netdev"), fix)
+            where = nics[0].at("netdev") + other.at("netdev")
+            yield find("macvlan-master", *where, rail=rail, one=one, two=two)
 
 
 def check_untagged_port(spec: ClusterSpec) -> Findings:
@@ -239,9 +217,8 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
         return
     ports = topology.list_ports(spec) if shared else ()
     for port in [port for port in ports if port.port.mode == "trunk"]:
-        what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
         where = port.at("mode") + places(spec, "pod_network.mode")
-        yield Finding(what, where, f"{_access(port)}.")
+        yield find("untagged-port-pods", *where, port=port, access=_access(port))
     for cable in topology.list_cables(spec) if not shared else ():
         port, nic = cable.port, cable.nic
         if nic.nic.address is None or port.port.mode != "trunk":
@@ -272,14 +249,10 @@ def check_host_device(spec: ClusterSpec) -> Findings:
         split = {f"hca_sriov.{p}.vfs": pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
         if host.role == "worker" and split:
             published = max(host.hcas - len(split), 0) + sum(split.values())
-            what = f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes "
-            what += f"instead: {published} devices, but pods ask for {host.hcas} HCAs."
-            fix = "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of "
-            yield Finding(what, mode + here(*split), f"{fix}each.")
+            words = {"host": host, "count": len(split), "published": published}
+            yield find("host-device-plugin", *mode, *here(*split), **words)
     if spec.workers and not hca_count(spec):
-        fix = "set hcas of each worker to the number of its InfiniBand adapters."
-        what = "the mode is host_device, but the workers lack HCAs."
-        yield Finding(what, mode + places(spec, "hosts"), fix)
+        yield find("host-device-mode", *mode, *places(spec, "hosts"))
 
 
 def check_gpu_publisher(spec: ClusterSpec) -> Findings:
@@ -296,13 +269,10 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
     with_gpus = places(spec, *(f"hosts.{h}.gpus" for h, host in workers if host.gpus))
     ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
     if with_gpus and ours and none and "operator" not in asked:  # else other rules report it
-        what = "workers have GPUs, but no plugin publishes nvidia.com/gpu: pods stay Pending."
-        fix = "set operators.gpu, or operators.gpu_device_plugin with NVIDIA's toolkit."
-        yield Finding(what, with_gpus, fix)
+        yield find("gpu-publisher-workers", *with_gpus)
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
-        what = "the GPU operator brings a device plugin, but gpu_device_plugin adds a second one."
         keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
-        yield Finding(what, places(spec, *keys), "remove one of them.")
+        yield find("gpu-publisher-operator", *places(spec, *keys))
 
 
 def check_driver_owner(spec: ClusterSpec) -> Findings:
@@ -315,15 +285,12 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
         if operator is None or operator.driver != "operator":
             continue
         if spec.cloud is not None:
-            what = f"the cloud's image brings the driver, but the {key} operator loads another."
-            yield Finding(what, owner, f"set operators.{key}.driver to host.")
+            yield find("driver-owner-cloud", *owner, key=key)
         for block in (
             topology.host_blocks(spec, "driver", DriverPackage) if key == "network" else ()
         ):
             if block.value.is_ofed and spec.cloud is None:
-                what = f"the hosts' RDMA driver is {block.value.shown}, but the network operator "
-                fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
-                yield Finding(f"{what}loads another.", owner + block.at("kind"), fix)
+                yield find("driver-owner-hosts", *owner, *block.at("kind"), block=block)
 
 
 def _known_with(

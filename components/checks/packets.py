@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
@@ -73,9 +73,7 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     chains += [(_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec)]
     for (inner, least, near), (outer, most, far) in chain.from_iterable(map(pairwise, chains)):
         if least > most:
-            what = f"the {inner} MTU {least} exceeds the {outer} MTU {most}."
-            fix = f"raise the {outer} MTU to {least}, or lower the {inner} MTU."
-            yield Finding(what, (near, far), fix)
+            yield find("mtu-chain", near, far, inner=inner, least=least, outer=outer, most=most)
 
 
 def check_link_mtu(spec: ClusterSpec) -> Findings:
@@ -98,8 +96,7 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
         if bare and least < _IPV6_BYTES:
             least, why, limit = _IPV6_BYTES, "BGP on a link without an address needs", ()
         if hop.mtu_bytes < least:
-            what = f"the link at {port} has MTU {hop.mtu_bytes}, but {why} {least}."
-            yield Finding(what, (hop.place, *limit), f"raise it to {least} or more at both ends.")
+            yield find("link-mtu", hop.place, *limit, port=port, hop=hop, why=why, least=least)
 
 
 def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
@@ -111,9 +108,8 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
         vf = _vf(spec, nic)
         path_mtu = rdma_mtu(vf.mtu_bytes)
         if path_mtu < LARGEST_RDMA_MTU:
-            what = f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}."
-            fix = f"set it to {FULL_RDMA_NEEDS_BYTES} or more; 9000 is usual."
-            yield Finding(what, (vf.place,), fix, "warning")
+            words = {"vf": vf, "path_mtu": path_mtu, "needed": FULL_RDMA_NEEDS_BYTES}
+            yield find("rdma-path-mtu", vf.place, **words)
 
 
 def check_rail_mtu(spec: ClusterSpec) -> Findings:
@@ -125,9 +121,7 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
     for nic, first in twins(list_nics(spec), lambda nic: nic.nic.rail):
         own, other = _vf(spec, nic), _vf(spec, first)
         if own.mtu_bytes != other.mtu_bytes:
-            what = f"VFs of {nic} have MTU {own.mtu_bytes}, but others of the rail "
-            fix = f"give all NICs of {nic.nic.rail} the same MTU."
-            yield Finding(f"{what}{other.mtu_bytes}.", (own.place, other.place), fix)
+            yield find("rail-mtu", own.place, other.place, nic=nic, own=own, other=other)
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:
@@ -142,9 +136,8 @@ def check_one_traffic_class(spec: ClusterSpec) -> Findings:
         reason = _NOT_CAPABLE.get(ecn) if dscp == spec.rdma.dscp else f"it is DSCP {dscp}"
         if reason is not None:
             wanted = spec.rdma.ip_traffic_class
-            what = f"traffic class {each.value} is wrong: {reason}; every hop expects {wanted}."
-            fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
-            yield Finding(what, (each.place, *places(spec, "rdma.dscp")), fix)
+            where = (each.place, *places(spec, "rdma.dscp"))
+            yield find("one-traffic-class", *where, each=each, reason=reason, needed=wanted)
 
 
 def check_cnp_separate(spec: ClusterSpec) -> Findings:
@@ -155,9 +148,7 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
         key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
-        what = f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}."
-        fix = "give the notifications another priority: cnp_dscp 48 is priority 6."
-        yield Finding(what, places(spec, f"rdma.{key}", "rdma.dscp"), fix)
+        yield find("cnp-separate", *places(spec, f"rdma.{key}", "rdma.dscp"), rdma=rdma)
 
 
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
@@ -171,22 +162,17 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     oses = dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if where else ()
     common = (marking_of(rdma, os) for os in oses)  # recommended values for omitted ones
     for each in [each for each in common if each.min_kib >= each.max_kib][:1]:
-        what = f"ECN marking begins at {each.min_kib} KiB, not below {each.max_kib} KiB."
-        fix = "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports."
-        yield Finding(what, where, fix)
+        yield find("ecn-thresholds", *where, each=each)
     for speed, each in rdma.ecn_by_speed.items():
         if each.min_kib >= each.max_kib:
-            what = f"at {speed} Gbit/s min_kib {each.min_kib} is not below max_kib {each.max_kib}."
             here = Here(each, ("rdma", "ecn_by_speed", str(speed)))
-            yield Finding(what, here("min_kib", "max_kib"), "make min_kib the smaller one.")
+            yield find("ecn-thresholds-gbit", *here("min_kib", "max_kib"), speed=speed, each=each)
     for port in list_all_ports(spec):
         own = port_marking(rdma, port.switch.os, port.port, 0)
         low, high = own.min_kib, own.max_kib
         key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
-            what = f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB."
-            fix = "give the port both thresholds, the smaller one first."
-            yield Finding(what, port.at(key), fix)
+            yield find("ecn-thresholds-maximum", *port.at(key), port=port, low=low, high=high)
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Findings:

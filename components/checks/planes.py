@@ -7,7 +7,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
-from components.checks.rule import Finding, Findings, Here, at, places, twins, values, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place
@@ -38,17 +38,12 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     where, on_prem = _roles(balancers), spec.cloud is None
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and on_prem:
-        what = f"{len(balancers)} hosts are balancers, but agents and users know one address."
-        fix = "set kubernetes.virtual_address and keep two balancers, or keep one."
-        yield Finding(what, where, fix)
+        yield find("balancer-several", *where, count=len(balancers))
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
-        what = f"the balancer serves {len(servers)} control-plane hosts, so it only adds a machine."
-        yield Finding(what, where, "use three control-plane hosts, or remove the balancer.")
+        yield find("balancer-needless", *where, count=len(servers))
     if len(servers) > _PAIR and not balancers and on_prem and spec.kubespray is None:
-        what = f"{len(servers)} control-plane hosts lack a balancer: "
-        what += f"only {servers[0][0].name} would be known."
-        fix = "give one more host the role balancer, or use one control-plane host."
-        yield Finding(what, _roles(servers), fix)
+        where = _roles(servers)
+        yield find("balancer-missing", *where, count=len(servers), first=servers[0][0].name)
 
 
 def check_virtual_address(spec: ClusterSpec) -> Findings:
@@ -63,16 +58,13 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     for each in values(spec, "kubernetes.virtual_address.address"):
         shared = each.value
         if spec.cloud is not None:
-            what = f"{shared} would move between instances, but a cloud does not allow that."
-            yield Finding(what, (each.place,), "remove virtual_address, and keep one balancer.")
+            yield find("virtual-address-cloud", each.place, shared=shared)
         elif len(balancers) < _PAIR:
-            what = f"the virtual address {shared} needs two balancers, but has {len(balancers)}."
-            fix = "give two hosts the role balancer, or remove virtual_address."
-            yield Finding(what, (each.place, *_roles(balancers)), fix)
+            where = (each.place, *_roles(balancers))
+            yield find("virtual-address-balancers", *where, shared=shared, count=len(balancers))
         for name, address, path in [device for device in taken if device[1] == str(shared)][:1]:
-            what = f"the virtual address {shared} is the address of {name}."
-            fix = "choose a free address in the network of both balancers."
-            yield Finding(what, (each.place, at(path, address)), fix)
+            where = (each.place, at(path, address))
+            yield find("virtual-address-taken", *where, shared=shared, name=name)
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:
@@ -80,9 +72,7 @@ def check_node_name(spec: ClusterSpec) -> Findings:
     hosts = walk(spec, "hosts.*", Host)
     for (host, here), (other, there) in twins(hosts, lambda each: each[0].node):
         if {host.node_name, other.node_name} != {None}:
-            what = f"{other.name} and {host.name} are both the node {host.node}."
-            fix = "correct one of them: `kubectl get nodes` shows the names."
-            yield Finding(what, here("node_name") + there("name"), fix)
+            yield find("node-name", *here("node_name"), *there("name"), other=other, host=host)
 
 
 def check_alignment_owner(spec: ClusterSpec) -> Findings:
@@ -95,10 +85,8 @@ def check_alignment_owner(spec: ClusterSpec) -> Findings:
     if isinstance(plane, ExistingPlane) and plane.alignment is not None:
         values = kubelet_fields(plane.alignment).items()
         fields = ", ".join(f"{key}: {value}" for key, value in values)
-        what = "kubernetes.alignment is set, but the cluster owns its kubelets."
-        fix = f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
-        fix += "each, remove /var/lib/kubelet/cpu_manager_state, and restart its kubelet."
-        yield Finding(what, places(spec, "kubernetes.alignment", "kubernetes.plane"), fix)
+        where = places(spec, "kubernetes.alignment", "kubernetes.plane")
+        yield find("alignment-owner", *where, fields=fields)
 
 
 def check_alignment_numa(spec: ClusterSpec) -> Findings:
@@ -129,13 +117,9 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
         text, where = alignment.reserved_cpus, here("reserved_cpus")
         cpus = cpus_of(text)
         if not cpus or list(cpus) != sorted(set(cpus)):
-            what = f"reserved_cpus is {text}, but must name each CPU once, in rising order."
-            fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
-            yield Finding(what, where, fix)
+            yield find("reserved-cpus-name", *where, text=text)
         elif 0 not in cpus:
-            what = f"reserved_cpus is {text}: a job may get CPU 0, which handles the kernel's work."
-            fix = f"reserve it too, with its sibling: 0,{text}."
-            yield Finding(what, where, fix, "warning")
+            yield find("reserved-cpus-handles", *where, text=text)
 
 
 def check_api_from(spec: ClusterSpec) -> Findings:
@@ -153,20 +137,16 @@ def check_api_from(spec: ClusterSpec) -> Findings:
     for host, own in hosts:
         address = as_ipv4(host.address)  # None for a name: only the host can resolve it
         if has_placeholder(host.address):
-            what = f"api_from may shut out {host.name}: its address is not known yet."
-            fix = "remove api_from: the cloud's own firewall decides who reaches the API."
-            yield Finding(what, (here,), fix)
+            yield find("api-from-unknown", here, host=host)
             return
         if address is not None and not any(address in network for network in plane.api_from):
-            what = f"{host.name} cannot reach the API: {host.address} is not in api_from."
             where = (*own("node_ip" if host.node_ip else "ssh.address"), here)
-            yield Finding(what, where, "add the network of the nodes to api_from.")
+            yield find("api-from-outside", *where, host=host)
     for host, own in hosts:
         port = host.ssh.port if host.ssh and host.role != "worker" else 0
         if port == plane.api_port:
-            what = f"SSH of {host.name} uses the API's port {port}: api_from would shut it too."
             where = own("ssh.port") + places(spec, "kubernetes.api_port")
-            yield Finding(what, where, "give the API another port.")
+            yield find("api-from-ssh", *where, host=host, port=port)
 
 
 def check_k3s_secrets(spec: ClusterSpec) -> Findings:
@@ -185,12 +165,11 @@ def check_k3s_secrets(spec: ClusterSpec) -> Findings:
         "secrets_encryption": "secrets_encryption: true",
     }
     missing = {key: line for key, line in missing.items() if not getattr(plane, key)}
-    what = f"kubernetes lacks {' and '.join(missing)}."
     fix = f"add {' and '.join(missing.values())} before the first install. An update cannot add "
     fix += f"{'them' if len(missing) > 1 else 'it'} to a running cluster: waive the rule there."
     if not plane.api_from:
         fix += " You can add api_from later; it limits who reaches the API."
-    yield Finding(what, places(spec, "kubernetes"), fix, "warning")
+    yield find("k3s-secrets", *places(spec, "kubernetes"), keys=" and ".join(missing), fix=fix)
 
 
 def check_kubespray_variable(spec: ClusterSpec) -> Findings:
@@ -209,9 +188,7 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     for name, value in plane.extra_vars.items():
         where = (at(("kubernetes", "extra_vars", name), value),)
         if wanted.is_owned_variable(spec, name):
-            what = f"extra_vars sets {name}, but Railyard sets that variable itself."
-            fix = "remove it, and change the key of this file that decides it."
-            yield Finding(what, where, fix)
+            yield find("kubespray-variable-extra-vars", *where, name=name)
         left, instead = wanted.LEFT.get(name, ("", ""))
         if left and parse_numbers(release) >= parse_numbers(left):
             what = f"kubespray {release} ignores {name}: release {left} removed it."
@@ -227,26 +204,22 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
         blocks = 2 ** max(plane.node_prefix - plane.pod_cidr.prefixlen, -1)
         nodes, length = len(spec.servers) + len(spec.workers), plane.node_prefix
         if blocks < nodes:
-            what = f"{plane.pod_cidr} has {int(blocks)} blocks of /{length} for {nodes} nodes."
-            fix = "choose a larger pod network, or a longer node_prefix."
-            yield Finding(what, here("pod_cidr", "node_prefix"), fix)
+            words = {"plane": plane, "blocks": int(blocks), "length": length, "nodes": nodes}
+            yield find("kubespray-nodes", *here("pod_cidr", "node_prefix"), **words)
 
 
 @needs("roles")
 def check_control_plane(spec: ClusterSpec) -> Findings:
     """The site has at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
-        what = "no host is a control_plane, so the cluster has no place to be installed."
-        fix = "give one host, or three, the role control_plane."
-        yield Finding(what, places(spec, "hosts"), fix)
+        yield find("control-plane", *places(spec, "hosts"))
 
 
 @needs("roles")
 def check_worker_count(spec: ClusterSpec) -> Findings:
     """The site has at least two workers: RDMA is proven between two hosts."""
     if len(spec.workers) < _PAIR:
-        what = f"RDMA is proven between two workers, but the site has {len(spec.workers)}."
-        yield Finding(what, places(spec, "hosts"), "give at least two hosts the role worker.")
+        yield find("worker-count", *places(spec, "hosts"), count=len(spec.workers))
 
 
 @needs("roles")

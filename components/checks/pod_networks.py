@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from components.checks.rule import Finding, Findings, at, places, walk
+from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.checks.topology import list_cards
 from components.core.problem import SpecPath
 from components.model.cards import HcaPf
@@ -70,14 +70,10 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
         return
     if way in _NEEDS_RAILS and not ib_rails(spec):
-        what = f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty."
-        fix = "add rails, as {name: rail-0, resource: ib_0, network: ib0}, or use host_device."
-        yield Finding(what, (*places(spec, "pod_network.mode"), at(_RAILS)), fix)
+        yield find("ib-rail-empty", *places(spec, "pod_network.mode"), at(_RAILS), pods=WAYS[way])
     for rail, here in walk(spec, _IB_RAILS, IbRail) if way == "ipoib" else ():
         if rail.interface is None:
-            what = f"{rail.name} lacks the IPoIB device for the pods' interfaces."
-            fix = "add interface with the name that `ip link` shows, for example ibs1f0."
-            yield Finding(what, here("name"), fix)
+            yield find("ib-rail-ipoib", *here("name"), rail=rail)
     if way in {"sriov", "host_device"}:
         yield from _ports(spec)
     yield from _unknown_rails(spec)
@@ -89,14 +85,11 @@ def _ports(spec: ClusterSpec) -> Findings:
         for rail, there in rails if host.role == "worker" and host.hcas else ():
             ports, where = rail_ports(host, rail), there("name")
             if len(ports) != 1:
-                what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
-                fix = f"write rail: {rail.name} at one port of hca_sriov."
-                yield Finding(what, here("hca_sriov") + where, fix)
+                found_at = here("hca_sriov") + where
+                yield find("ib-rail-count", *found_at, host=host, rail=rail, count=len(ports))
             elif not ports[0].vfs and not whole:
                 key = f"hca_sriov.{host.hca_sriov.index(ports[0])}.vfs"
-                what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
-                fix = "set vfs, or choose host_device: then a pod has the whole HCA."
-                yield Finding(what, here(key) + where, fix)
+                yield find("ib-rail-vfs", *here(key), *where, host=host, ports=ports, rail=rail)
 
 
 def _unknown_rails(spec: ClusterSpec) -> Findings:
@@ -106,14 +99,10 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
         if not isinstance(port, HcaPf) or port.rail is None:
             continue
         if port.rail not in known:
-            what = f"{host.name} {port.pci} is on {port.rail}, but infiniband.rails lacks it."
             fix = f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails."
-            yield Finding(what, (place, at(_RAILS)), fix)
+            yield find("ib-rail-unknown", place, at(_RAILS), host=host, port=port, fix=fix)
         elif owners.setdefault(port.pci, port.rail) != port.rail:
-            what = f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
-            what += "the device plugin selects by PCI address, on all nodes alike."
-            fix = "number the rails by slot: then an address is one rail everywhere."
-            yield Finding(what, (place,), fix)
+            yield find("ib-rail-address", place, port=port, rail=owners[port.pci], host=host)
 
 
 def check_pod_address(spec: ClusterSpec) -> Findings:
@@ -133,18 +122,13 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
         return
     for rail, here in walk(spec, "rails.*", Rail):
         if rail.leaves and (why := _WITHOUT_LEAVES.get(ipam)):
-            what = f"ipam is {ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
-            fix = "set ipam to whereabouts or nv-ipam, which ask the node."
             leaves = at((*here.path, "leaves"), ", ".join(rail.leaves))
-            yield Finding(what, (*where, leaves), fix)
+            words = {"ipam": ipam, "rail": rail, "count": len(rail.leaves), "why": why}
+            yield find("pod-address-leaves", *where, leaves, **words)
         elif ipam == "dhcp" and rail.dhcp_server is None:
-            what = f"ipam is dhcp, but {rail.name} names no dhcp_server for VLAN {rail.vlan}."
-            fix = f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts."
-            yield Finding(what, where + here("name"), fix)
+            yield find("pod-address-dhcp", *where, *here("name"), rail=rail)
     if ipam == "static" and spec.jobs.mpi_operator:
-        what = "ipam is static: all workers of an MPIJob would have one address."
-        fix = "set ipam to whereabouts, or mpi_operator to false."
-        yield Finding(what, where + places(spec, "jobs.mpi_operator"), fix)
+        yield find("pod-address-static", *where, *places(spec, "jobs.mpi_operator"))
 
 
 def check_pod_route(spec: ClusterSpec) -> Findings:
@@ -154,14 +138,12 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
     """
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
     if spec.pod_network.source_routing and not attached:
-        what = "source_routing is true, but these pods lack interfaces on rails."
         where = places(spec, "pod_network.source_routing", "pod_network.mode")
-        yield Finding(what, where, "remove source_routing.")
+        yield find("pod-route-source-routing", *where)
     for route, here in walk(spec, "pod_network.routes.*", PodRoute):
         wrong = _wrong_route(spec, route) if attached else _NO_INTERFACE
         if wrong is not None:
-            what = f"the route to {route.to} over {route.rail} fails: {wrong[0]}."
-            yield Finding(what, here("to", "rail"), f"{wrong[1]}.")
+            yield find("pod-route", *here("to", "rail"), route=route, wrong=wrong)
 
 
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
@@ -215,9 +197,8 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
             listed[rail.name, ""] = (*here.path, "subnet"), rail.subnet
     small = {key: each for key, each in listed.items() if each[1].num_addresses < _LEAST}
     for (name, _), (path, subnet) in small.items():
-        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
         where = (at(path, subnet), *places(spec, "pod_network.ipam"))
-        yield Finding(what, where, "give the rail a larger subnet.")
+        yield find("pod-pool", *where, name=name, subnet=subnet)
     for pool in () if small else plan_pools(spec):
         yield from _pool(spec, pool, listed[pool.rail, pool.leaf][0])
 
@@ -298,33 +279,27 @@ def check_pod_partition(spec: ClusterSpec) -> Findings:
     rails = [each for each in walk(spec, _IB_RAILS, IbRail) if each[0].partition]
     names = {each.name: each for each in fabric.partitions}
     if keys is not None and not rails:
-        what = "ib_kubernetes puts pods into partitions, but no rail of the fabric names one."
         where = places(spec, "operators.network.ib_kubernetes", "infiniband.rails")
-        yield Finding(what, where, "write partition at the rails, or remove ib_kubernetes.")
+        yield find("pod-partition-none", *where)
     for rail, here in rails:
         where = here("partition")
         partition = names.get(rail.partition or "")
         if partition is None:
             hint = did_you_mean(rail.partition or "", [*names])
-            what = f"{rail.name} is in the partition {rail.partition}, which the fabric lacks."
             where += places(spec, "infiniband.partitions")
-            fix = "add it to infiniband.partitions, or correct the name."
-            yield Finding(f"{what}{hint}", where, fix)
+            yield find("pod-partition-unknown", *where, rail=rail, hint=hint)
             continue
         workers = [host.name for host in spec.workers if rail_ports(host, rail)]
         lacking = ", ".join(name for name in workers if partition.membership_of(name) is None)
         if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
-            what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
-            yield Finding(what, where, f"{wrong[1]}.")
+            yield find("pod-partition-cannot", *where, rail=rail, partition=partition, wrong=wrong)
         elif keys is None and lacking:
             what = f"{lacking} use VFs on {rail.name}, but {partition.name} lacks them."
             yield Finding(what, where, f"add {lacking} to the members of {partition.name}.")
     by_switch = keys is None and fabric.subnet_manager == "switch"
     if rails and by_switch and way_of(spec) == "sriov":
-        what = "VFs join a partition only if the switches' subnet manager knows virtual ports."
         where = tuple(place for _, here in rails for place in here("partition"))
-        fix = "enter `ib sm virt enable` on each switch with sm_priority."
-        yield Finding(what, where, fix, "warning")
+        yield find("pod-partition-switches", *where)
 
 
 def _why_not_joined(

@@ -11,7 +11,7 @@ from typing import Final
 
 from components.checks import site_files
 from components.checks.rows import ROWS, Rows
-from components.checks.rule import Check, Finding, Findings, Rule, at, rule_of
+from components.checks.rule import Check, Finding, Findings, Rule, at, find, rule_of
 from components.core.templates import typed_table
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
@@ -133,9 +133,7 @@ def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings
             yield Finding(why, (at(("waive", rule), reason),), "remove the waiver.")
     for each in waived or ():
         if not each.hides:
-            what = f"the waiver of {each.rule} hides nothing: the site keeps to that rule."
-            fix = "remove the waiver, so that it does not hide a later mistake."
-            yield Finding(what, (at(("waive", each.rule), each.reason),), fix, "warning")
+            yield find("waiver", at(("waive", each.rule), each.reason), each=each)
 
 
 def _why_not(rule: str) -> str | None:

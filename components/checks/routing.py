@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from components.checks import topology
-from components.checks.rule import Finding, Findings, Here, at, places, walk
+from components.checks.rule import Finding, Findings, Here, at, find, places, walk
 from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric import links
@@ -68,9 +68,8 @@ def check_routing(spec: ClusterSpec) -> Findings:
     for switch, here in walk(spec, "switches.*", Switch):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
         if routed and switch.routing is None and is_able_to_route(switch):
-            what = f"port {routed[0]} of {switch.name} is routed, but {switch.name} lacks routing."
-            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, different on each switch."
-            yield Finding(what, here(f"ports.{routed[0]}.mode"), fix)
+            where = here(f"ports.{routed[0]}.mode")
+            yield find("routing-missing", *where, routed=routed, switch=switch)
         if switch.routing is None:
             continue
         own = switch.routing.router_id  # it becomes a loopback address that BGP announces
@@ -78,9 +77,8 @@ def check_routing(spec: ClusterSpec) -> Findings:
         link = next((key for key, (address, _) in ends if address == own), None)
         on_link = f"is the address of {link[0]} on its link {link[1]}" if link else None
         if why := _why_taken(spec, IPv4Network(own), switch.name) or on_link:
-            what = f"the router_id of {switch.name}, {own}, {why}."
-            fix = "choose an unused address, for example 10.255.0.1."
-            yield Finding(what, here("routing.router_id"), fix)
+            where = here("routing.router_id")
+            yield find("routing-identifier", *where, switch=switch, own=own, why=why)
     yield from find_wrong_numbers(spec)
     # BFD on only one end of a link: its session stays down, and detects nothing.
     uses = {s.name: s.routing.bfd if s.routing else None for s in spec.switches}
@@ -90,9 +88,8 @@ def check_routing(spec: ClusterSpec) -> Findings:
     pairs = dict.fromkeys(tuple(sorted(pair, key=lambda name: not uses[name])) for pair in ends)
     for with_it, without in pairs:
         if uses[with_it] and uses[without] is False:
-            what = f"{with_it} uses BFD on its links to {without}, but {without} does not."
             where = heres[with_it]("routing.bfd") + heres[without]("routing.bfd")
-            yield Finding(what, where, "write bfd: true on both switches, or on neither.")
+            yield find("routing-bfd", *where, with_it=with_it, without=without)
     yield from _cautions(spec)
 
 
@@ -114,9 +111,8 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
             fix = f"{'replace gateway by' if rail.gateway else 'add'} "
             yield Finding(f"{what}gateway each.", where, f"{fix}{suggest_leaves(rail, routed)}.")
         elif rail.gateway is None and routed:
-            what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
-            fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
-            yield Finding(what, where, fix)
+            words = {"routed": routed, "rail": rail, "free": rail.subnet.network_address + 1}
+            yield find("rail-gateway-missing", *where, **words)
         elif rail.gateway is not None:
             names = " and ".join(switch.name for switch in holders)
             why = _why_no_address(spec, rail.gateway, rail.subnet)
@@ -129,8 +125,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
 
 def _leaf_gateways(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
     if rail.gateway is not None:
-        what = f"{rail.name} has the gateway {rail.gateway}, but each leaf has its own."
-        yield Finding(what, here("gateway"), "remove gateway.")
+        yield find("rail-gateway-leaf", *here("gateway"), rail=rail)
     for leaf, part in rail.leaves.items():
         if (why := _why_no_address(spec, part.gateway, part.subnet)) is not None:
             what = f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}."
@@ -158,9 +153,8 @@ def find_wrong_numbers(spec: ClusterSpec) -> Findings:
     leaves = [name for name in numbers if links.tiers_of(spec).get(name) == links.LEAF]
     alike = {asn: names for asn, names in _by_number(leaves, numbers).items() if names[1:]}
     for asn, names in alike.items():
-        what = f"leaves {in_words(names)} share asn {asn}: they refuse each other's routes."
-        fix = "give each leaf a different number, for example 65101, 65102 and so on."
-        yield Finding(what, _places(names[1:], numbers), fix)
+        where = _places(names[1:], numbers)
+        yield find("routing-leaves-alike", *where, who=in_words(names), asn=asn)
     renumbered = {name for names in alike.values() for name in names}
     ends_of: dict[int, dict[str, None]] = {}
     for link in links.list_links(spec):
@@ -171,9 +165,8 @@ def find_wrong_numbers(spec: ClusterSpec) -> Findings:
         if both and len(asns) == 1 and renumbered.isdisjoint(ends):
             ends_of.setdefault(asns.pop(), {}).update(dict.fromkeys(ends))
     for asn, both_ends in ends_of.items():
-        what = f"{in_words([*both_ends])} have a routed link, but the same asn {asn}; BGP needs "
-        fix = "give the two sides of a routed link different numbers."
-        yield Finding(f"{what}two.", _places(both_ends, numbers), fix)
+        where = _places(both_ends, numbers)
+        yield find("routing-ends-alike", *where, who=in_words([*both_ends]), asn=asn)
     yield from _uneven_paths(spec, numbers)
     # Switches above different leaves with one number: each needs the other's routes.
     tiers, under = links.tiers_of(spec), links.leaves_below(spec)
@@ -182,9 +175,8 @@ def find_wrong_numbers(spec: ClusterSpec) -> Findings:
         joined = links.joined_by_routes(spec).get(first, ())
         apart = [each for each in others if each in joined and not under[each] & under[first]]
         if apart:
-            what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
-            fix = "give the spines of each scalable unit a different number: 65001, 65002."
-            yield Finding(what, _places([first, *apart], numbers), fix)
+            where = _places([first, *apart], numbers)
+            yield find("routing-spines-alike", *where, who=in_words([first, *apart]), asn=asn)
 
 
 def _places(names: Iterable[str], numbers: Numbers) -> tuple[Place, ...]:
@@ -210,10 +202,9 @@ def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
                 seen.add(frozenset(climbed))
                 firsts = {names[0]: asn for asn, names in found.items()}
                 ways = in_words([f"over {name} with asn {asn}" for name, asn in firsts.items()])
-                what = f"{leaf} goes {ways}: BGP uses only paths with equal numbers together."
                 all_of = "super-spines" if tier > links.SPINE else "spines above a leaf"
-                fix = f"give all {all_of} the same asn."
-                yield Finding(what, _places(firsts, numbers), fix)
+                where = _places(firsts, numbers)
+                yield find("routing-paths-unlike", *where, leaf=leaf, ways=ways, all_of=all_of)
             upper = (far for name in climbed for far in links.above(spec, name))
             climbed, tier = tuple(dict.fromkeys(upper)), tier + 1
 
@@ -259,19 +250,16 @@ def check_rail_leaf(spec: ClusterSpec) -> Findings:
         for port in [port for port in ports if port is first[port.switch.name]]:
             leaf = port.switch.name
             if leaf not in rail.leaves:
-                what = f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on "
                 where = (port.place, at((*here.path, "leaves"), ", ".join(rail.leaves)))
                 fix = f"give the rail a larger subnet, and {leaf} a part."
                 fix = f"add to its leaves {_part_text(leaf, free)}." if free else fix
-                yield Finding(f"{what}{leaf}.", where, fix)
+                yield find("rail-leaf-missing", *where, port=port, leaf=leaf, rail=rail, fix=fix)
         # Then the rail's own subnet is wrong: `subnet-overlap` reports it.
         is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
         for leaf, part in rail.leaves.items():
             if not is_wrong and not part.subnet.subnet_of(rail.subnet):
-                what = f"{part.subnet} of {rail.name} on {leaf} is outside of the rail's "
-                fix = "choose a part of it, or give the rail a larger subnet."
                 where = here(f"leaves.{leaf}.subnet", "subnet")
-                yield Finding(f"{what}{rail.subnet}.", where, fix)
+                yield find("rail-leaf-outside", *where, part=part, rail=rail, leaf=leaf)
         for group in _overlapping(rail):
             parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
             what = (
@@ -291,16 +279,11 @@ def _named(spec: ClusterSpec, rail: Rail, here: Here, holders: Sequence[str]) ->
         where = here(f"leaves.{leaf}")
         if leaf not in switches:
             hint = did_you_mean(leaf, [*switches])
-            what = f"{rail.name} has a subnet on {leaf!r}, which is not a switch.{hint}"
-            fix = "name the switch into which the hosts of that subnet are plugged."
-            yield Finding(what, where, fix)
+            yield find("rail-leaf-unknown", *where, rail=rail, leaf=leaf, hint=hint)
         elif leaf not in holders and leaf not in odd:
-            what = f"{rail.name} has a subnet on {leaf}, but none of its hosts is plugged in there."
-            yield Finding(what, where, "remove it, or add the ports of its hosts to the switch.")
+            yield find("rail-leaf-unused", *where, rail=rail, leaf=leaf)
         elif leaf in holders and not is_routed(switches[leaf]):
-            what = f"{rail.name} has a subnet on {leaf}, but {leaf} is not routed."
-            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed."
-            yield Finding(what, where, fix)
+            yield find("rail-leaf-unrouted", *where, rail=rail, leaf=leaf)
 
 
 def is_routed(switch: Switch) -> bool:
@@ -329,13 +312,9 @@ def _ways(spec: ClusterSpec, rail: Rail, here: Here, holders: Sequence[str]) -> 
     for leaf in others:
         where = here(f"leaves.{first}", f"leaves.{leaf}")
         if leaf in links.reachable(spec, rail.name, first):
-            what = f"a trunk joins {first} and {leaf}, two subnets of {rail.name}."
-            fix = f"set mode: routed at both ends, or leave {rail.name} out of the link's rails."
-            yield Finding(what, where, fix)
+            yield find("rail-leaf-trunk", *where, first=first, leaf=leaf, rail=rail)
         elif leaf not in links.joined_by_routes(spec).get(first, frozenset()):
-            what = f"no routed links join {first} and {leaf}, which both have {rail.name}."
-            fix = f"write links with mode: routed from {leaf} to the spines of {first}."
-            yield Finding(what, where, fix)
+            yield find("rail-leaf-links", *where, first=first, leaf=leaf, rail=rail)
 
 
 @needs("switches")
@@ -412,8 +391,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     for rail, here in walk(spec, "rails.*", Rail):
         key = "leaves" if rail.leaves else "gateway"
         if rail.name in names and (rail.leaves or rail.gateway):
-            what = f"{rail.name} sets {key}, but its routed ports have separate networks."
-            yield Finding(what, (at((*here.path, key)),), f"remove {key}, or the ports' mode.")
+            yield find("routed-port-unused", at((*here.path, key)), rail=rail, key=key)
 
 
 def is_able_to_route(switch: Switch) -> bool:
@@ -503,17 +481,13 @@ def _link_networks(spec: ClusterSpec) -> Findings:
         network, far = link_of(ends[0].port.address or IPv4Address(0))
         one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
         if len(ends) > 1 and ends[1].port.address != far:
-            pair = f"{link.one.port.address} and {link.other.port.address}"
-            what = f"the link {one} to {other} needs both addresses of a /31, but has {pair}."
-            fix = f"remove the second address: it follows from the first, and is {far}."
-            yield Finding(what, ends[0].at("address") + ends[1].at("address"), fix)
+            where = ends[0].at("address") + ends[1].at("address")
+            yield find("link-address-pair", *where, one=one, other=other, link=link, far=far)
             continue
-        what = f"the link from {one} has the network {network}, which"
         holder = taken.setdefault(network, ends[0])
         if holder is not ends[0]:
-            what = f"{what} {holder.switch.name} {holder.name} also has."
-            fix = "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on."
-            yield Finding(what, ends[0].at("address") + holder.at("address"), fix)
+            where = ends[0].at("address") + holder.at("address")
+            yield find("link-address-twice", *where, one=one, network=network, holder=holder)
         elif why := _why_taken(spec, network):
-            fix = "choose unused addresses, for example of 10.254.0.0/16."
-            yield Finding(f"{what} {why}.", ends[0].at("address"), fix)
+            where = ends[0].at("address")
+            yield find("link-address-taken", *where, one=one, network=network, why=why)

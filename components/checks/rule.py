@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from components.core.judge import Judge, describe
 from components.core.problem import Finding, Place, SpecPath
+from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort
 from components.model.units import SecretRef
@@ -65,6 +66,12 @@ def value_of(part: object, key: str | int) -> object:
     if isinstance(part, dict):
         return cast("dict[str, object]", part).get(key)
     return getattr(part, key, None)
+
+
+def find(row: str, /, *where: Place, **words: object) -> Finding:
+    """Return the finding of a row in findings.yaml; the rule adds its name."""
+    found = finding_of(__file__, row, *where, device="", actual="", **words)
+    return replace(found, rule="")
 
 
 def named(rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:

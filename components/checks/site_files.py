@@ -8,7 +8,7 @@ from typing import Final
 
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import INDEX, Lock, open_bundle, wanted_of
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, find, places
 from components.core.errors import SpecError
 from components.core.plain_text import shortened
 from components.core.problem import Place
@@ -46,9 +46,8 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
         elif name not in wanted:
             hint = did_you_mean(name, known)
             needless = not hint and name in secrets.encrypted
-            what = f"railyard:{name} is neither a switch nor a secret that the site names.{hint}"
-            fix = f"correct it, or remove it: `pulumi config rm railyard:{name}`."
-            yield Finding(what, where, fix, "warning" if needless else "error")
+            words = {"name": name, "hint": hint, "severity": "warning" if needless else "error"}
+            yield find("stack-key", *where, **words)
 
 
 def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
@@ -61,14 +60,10 @@ def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
         if ref.secret is not None:
             places.setdefault(ref.secret, []).append(at(path, ref.secret))
     for name, where in places.items():
-        command = f"`pulumi config set --secret railyard:{name}`"
         if name in secrets.in_clear:
-            what = f"the secret railyard:{name} is in the stack file in clear text."
-            fix = f"set it again with {command}, and change it on the device: it has been readable."
-            yield Finding(what, tuple(where), fix)
+            yield find("secret-value-clear", *where, name=name)
         elif name not in secrets.encrypted and secrets.complete:
-            what = f"the secret railyard:{name} is not in the stack's configuration."
-            yield Finding(what, tuple(where), f"run {command}.")
+            yield find("secret-value-missing", *where, name=name)
 
 
 def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
@@ -80,14 +75,10 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
         path = project / artefact.address
         chart = path if path.suffix == ".tgz" else path / "Chart.yaml"
         if artefact.kind == "chart" and artefact.local and not chart.is_file():
-            where = (at(artefact.path, artefact.address),)
-            fix = "correct the path, or remove chart and repo: the default is upstream's."
-            yield Finding(f"the chart {artefact.address} is not in the project.", where, fix)
+            yield find("project-path-chart", at(artefact.path, artefact.address), artefact=artefact)
     bundle = spec.sources.bundle
     if bundle is not None and not (project / bundle / INDEX).is_file():
-        where = places(spec, "sources.bundle")
-        fix = "make it with `railyard bundle SITE DIR` on a machine with a network, and copy it "
-        yield Finding(f"the bundle {bundle} lacks bundle.json.", where, f"{fix}here.")
+        yield find("project-path-bundle", *places(spec, "sources.bundle"), bundle=bundle)
 
 
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
@@ -180,10 +171,8 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
             continue
         # The address of a chart does not contain its release.
         release = [f" {e.version}" if e.kind == "chart" else "" for e in (entry, artefact)]
-        pinned, meant = f"{entry.address}{release[0]}", f"{artefact.address}{release[1]}"
-        where = (at(artefact.path, artefact.address),)
-        fix = f"run `railyard pin {_site_of(lock)}` to update it."
-        yield Finding(f"the lock pins {pinned}, but the site means {meant}.", where, fix)
+        words = {"entry": entry, "release": release, "artefact": artefact, "site": _site_of(lock)}
+        yield find("lock-entry-other", at(artefact.path, artefact.address), **words)
     charts = {key for entry in lock.entries.values() for key in entry.images.values()}
     stale = [lock.of(artefact) for artefact in wanted.values()]
     left = [
@@ -192,9 +181,8 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
         if key not in wanted and entry.name not in charts and entry not in stale
     ]
     if left and lock.path is not None:
-        what = f"the lock has {', '.join(left[:_NAMED])}, which the site no longer needs."
-        fix = f"run `railyard pin {_site_of(lock)}`: it removes them."
-        yield Finding(what, (Place((), None, str(lock.path), 1),), fix, "warning")
+        where = (Place((), None, str(lock.path), 1),)
+        yield find("lock-entry-left", *where, names=", ".join(left[:_NAMED]), site=_site_of(lock))
 
 
 def _site_of(lock: Lock) -> str:

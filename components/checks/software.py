@@ -23,7 +23,7 @@ from components.catalogue.version_pairs import (
     conflicts_of,
     driver_tag,
 )
-from components.checks.rule import Finding, Findings, at, places, walk
+from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.problem import SpecPath
@@ -46,12 +46,9 @@ def check_payload_choice(spec: ClusterSpec) -> Findings:
     Both would give the same GPUs and cards to two schedulers.
     """
     if spec.kubernetes is not None and spec.containers is not None:
-        what = "the site has both kubernetes and containers, but each would take all GPUs."
-        yield Finding(what, places(spec, "kubernetes", "containers"), "keep one of them.")
+        yield find("payload-choice-both", *places(spec, "kubernetes", "containers"))
     if spec.kubernetes is None and spec.containers is None:
-        what = "the site has neither kubernetes nor containers, so it cannot run a job."
-        fix = "add one: kubernetes for a cluster, containers for MPI over SSH."
-        yield Finding(what, (at(()),), fix)
+        yield find("payload-choice-neither", at(()))
 
 
 def check_runtime_nri(spec: ClusterSpec) -> Findings:
@@ -76,10 +73,8 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
     if brought is not None and not nri_works(f"containerd://{brought}"):
         good = ", ".join(first for first, each in CONTAINERD[installer].items() if each == "2.1")
         newer = "remove it" if own else f"take {installer} {good} or later"
-        what = f"{installer} {release} brings containerd {brought}, but the GPU operator's "
-        what += "container toolkit works with 1.7.30, a later 1.7, or 2.1 and later."
-        fix = f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the "
-        yield Finding(what, places(spec, path, "operators.gpu"), f"{fix}toolkit.")
+        words = {"installer": installer, "release": release, "brought": brought, "newer": newer}
+        yield find("runtime-nri", *places(spec, path, "operators.gpu"), **words)
 
 
 def check_k3s_cni(spec: ClusterSpec) -> Findings:
@@ -98,9 +93,8 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
     if older and cni_paths(spec) == DISTRIBUTIONS["k3s"]:
         first = ", ".join(f"v{show_version((*each, at_))}" for each, at_ in FIRST_K3S.items())
         own = " or set kubernetes.cni to the folders of its nodes" if not spec.k3s else ""
-        what = f"K3s {plane.version} lacks the folder {cni_paths(spec).bin} for CNI plugins."
-        fix = f"use K3s {first} or later{own}. Source: docs.k3s.io, Multus and IPAM plugins."
-        yield Finding(what, (at(("kubernetes", "version"), plane.version),), fix)
+        where = (at(("kubernetes", "version"), plane.version),)
+        yield find("k3s-cni", *where, plane=plane, folder=cni_paths(spec).bin, first=first, own=own)
 
 
 def check_chart_repository(spec: ClusterSpec) -> Findings:
@@ -108,12 +102,9 @@ def check_chart_repository(spec: ClusterSpec) -> Findings:
     for source, here in walk(spec, _CHARTS, operators.ChartSource):
         chart, bare = source.chart, "/" not in source.chart
         if bare and source.repo is None:
-            fix = "add repo, or write a path of the project or an oci:// address."
-            yield Finding(f"the chart {chart} lacks a repository.", here("chart"), fix)
+            yield find("chart-repository-missing", *here("chart"), chart=chart)
         if source.repo is not None and not bare:
-            what = f"the chart {chart} is a path or an address, but has the repository "
-            fix = "use a chart name with a repository, or remove repo."
-            yield Finding(f"{what}{source.repo}.", here("repo", "chart"), fix)
+            yield find("chart-repository-path", *here("repo", "chart"), chart=chart, source=source)
 
 
 def check_version_conflict(spec: ClusterSpec) -> Findings:
@@ -142,9 +133,7 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
     for operator, here in walk(spec, "operators.network", operators.NetworkOperator):
         release = operator.chart.version.removeprefix("v")
         if operator.driver == "host" and operator.driver_tag is not None:
-            what = f"driver_tag is {operator.driver_tag}, but the hosts own the RDMA driver."
-            fix = "remove driver_tag, or set operators.network.driver to operator."
-            yield Finding(what, here("driver_tag"), fix)
+            yield find("driver-tag-unused", *here("driver_tag"), operator=operator)
         elif operator.driver != "host" and container_tag(operator) is None:
             seen = DRIVER_TAGS.get(release)
             what = f"Railyard does not know the driver container of network operator {release}."
@@ -162,8 +151,8 @@ def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     for path in _zeros(spec, ()):
         name = str(path[-1])
         fix = f"remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints."
-        what = f"{name} is all zeros, but no file has that checksum."
-        yield Finding(what, (at(path, _ZEROS),), _UFM if path[0] == "infiniband" else fix)
+        words = {"name": name, "fix": _UFM if path[0] == "infiniband" else fix}
+        yield find("checksum-zeros", at(path, _ZEROS), **words)
 
 
 def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
@@ -186,10 +175,8 @@ def check_made_host_source(spec: ClusterSpec) -> Findings:
         return
     for artefact in artefacts_of(spec):
         if artefact.path[0] == "kubernetes" and artefact.local:
-            what = f"{artefact.name} is the path {artefact.address}, which new hosts lack."
             where = (at(artefact.path, artefact.address), at(("environment", "instances")))
-            fix = "write an https address, or remove it: the default is upstream's."
-            yield Finding(what, where, fix)
+            yield find("made-host-source", *where, artefact=artefact)
 
 
 def check_chart_values(spec: ClusterSpec) -> Findings:
@@ -234,10 +221,7 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
     for registry, here in walk(spec, "sources.registry", Registry):
         own = registry.ca is not None or registry.login is not None or registry.insecure
         if own and (docker or spec.containers is not None):
-            what = f"{registry.address} sets ca, login or insecure, but Docker reads its own files."
-            fix = "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts "
-            fix += "and remove ca, login and insecure, or use container_runtime: containerd."
-            yield Finding(what, here("address"), fix)
+            yield find("registry-docker", *here("address"), registry=registry)
 
 
 def check_container_hosts(spec: ClusterSpec) -> Findings:
@@ -248,5 +232,4 @@ def check_container_hosts(spec: ClusterSpec) -> Findings:
     for each in list_nics(spec) if spec.containers is not None else ():
         if each.host.role == "worker" and each.nic.address is None:
             rail = each.nic.rail
-            what = f"{each.host.name}'s card on {rail} lacks an address, which a container needs."
-            yield Finding(what, (at(each.path),), f"give it a free address of {rail}'s subnet.")
+            yield find("container-hosts", at(each.path), each=each, rail=rail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ def test_each_row_has_a_caller_that_gives_all_its_words(table: Path) -> None:
     assert rows
     for row, texts in rows.items():
         fields = (string.Formatter().parse(text) for text in texts.values())
-        wanted = {word.partition(".")[0] for each in fields for _, word, _, _ in each if word}
+        wanted = {re.split(r"[.\[]", word)[0] for each in fields for _, word, _, _ in each if word}
         own = [words for name, words in callers if name == row]
         names = {row, row.replace("-", "_"), f"{row.partition('-')[0]}-"}
         assert not names.isdisjoint(everywhere), row
