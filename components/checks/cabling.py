@@ -60,8 +60,7 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
     for nic in nics:
         ports, target = plugged[nic.path], f"{nic.host.name}/{nic.nic.rail}"
         if not ports and unplugged > lost:
-            where = nic.at("rail")
-            yield find("nic-cabling-switch", *where, nic=nic, example=_example(spec, target))
+            yield find("nic-no-port", *nic.at("rail"), nic=nic, example=_example(spec, target))
         for port in ports[1:]:
             what = f"{target} is plugged into two ports: {ports[0]} and {port}."
             yield Finding(what, (port.place, ports[0].place), "keep the port with the cable.")

@@ -56,8 +56,7 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
             yield Finding(what, where, fix)
         is_roce = model is not None and switch.carries == "roce" and mode != "lossy_ecn"
         if model is not None and is_roce and not model.max_lossless_priorities:
-            found_at = where + places(spec, "rdma.mode")
-            yield find("switch-model-lossy", *found_at, mode=mode, model=model)
+            yield find("switch-lossy", *where, *places(spec, "rdma.mode"), mode=mode, model=model)
     used = {switch.model for switch in spec.switches}
     for name in [name for name in spec.switch_models if name not in used]:
         yield find("switch-model-unused", at(("switch_models", name)), name=name)
@@ -235,8 +234,7 @@ def check_port_split(spec: ClusterSpec) -> Findings:
                 where: list[Place] = []
                 for _, name, nic in ordered:
                     where += [at((*here.path, "ports", name)), *nic.at("speed_gbit_s")]
-                found_at = tuple(where)
-                yield find("port-split-speeds", *found_at, split=split, switch=switch, words=words)
+                yield find("split-speeds", *where, split=split, switch=switch, words=words)
 
 
 def _forms(switch: Switch, here: Here, model: SwitchModel) -> Findings:

@@ -193,16 +193,14 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
             if pool.role == "worker" and kind is not None:
                 workers += [(pool.type, kind.hcas, here("type"))]
         for name, hcas, where in [each for each in workers if each[1] != fabric.hcas]:
-            found_at = where + cloud("hcas")
-            yield find("cloud-hcas-count", *found_at, name=name, hcas=hcas, fabric=fabric)
+            yield find("cloud-hcas", *where, *cloud("hcas"), name=name, hcas=hcas, fabric=fabric)
         for pool, kind, here in _infiniband(spec):
             if kind.rate_gbit_s != fabric.rate_gbit_s:
                 found_at = here("type") + cloud("rate_gbit_s")
                 yield find("cloud-hcas-rate", *found_at, pool=pool, kind=kind, fabric=fabric)
         if fabric.expected_hcas and len(fabric.expected_hcas) != fabric.hcas:
             count = len(fabric.expected_hcas)
-            found_at = cloud("expected_hcas", "hcas")
-            yield find("cloud-hcas-listed", *found_at, count=count, fabric=fabric)
+            yield find("hcas-listed", *cloud("expected_hcas", "hcas"), count=count, fabric=fabric)
 
 
 def check_topology_file(spec: ClusterSpec) -> Findings:

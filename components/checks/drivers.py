@@ -126,8 +126,7 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         settings, path = spec.settings_of(host), block_path(spec, host, "firmware")
         for key in ("manage", "relaxed_ordering"):
             if getattr(settings.firmware, key) and not host.hca_sriov:
-                where = (at((*path, key), value=True), *here("hcas"))
-                yield find("hca-settings-addresses", *where, key=key)
+                yield find("hca-addresses", at((*path, key), value=True), *here("hcas"), key=key)
         if settings.firmware.min_versions:
             yield find("hca-settings-min-versions", at((*path, "min_versions")), *here("hcas"))
         if settings.qos != HostQos():
@@ -219,8 +218,7 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         if found is None or not driver.is_installed:
             continue
         if found.family not in {None, driver.kind}:
-            where = block.at("version", "kind")
-            yield find("driver-version-kind", *where, driver=driver, found=found)
+            yield find("driver-family", *block.at("version", "kind"), driver=driver, found=found)
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
             words = {"last": show_version(MLNX_OFED_LAST), "driver": driver}
             yield find("driver-version-ended", *block.at("version"), **words)
@@ -228,8 +226,7 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         late = [nic for nic in list_nics(spec) if nic.nic.model in _AFTER_OFED]
         late = [nic for nic in late if spec.settings_of(nic.host).driver == driver]
         for nic in late[:1] if driver.kind == "mlnx_ofed" else ():
-            where = block.at("kind") + nic.at("model")
-            yield find("driver-version-card", *where, driver=driver, nic=nic)
+            yield find("driver-card", *block.at("kind"), *nic.at("model"), driver=driver, nic=nic)
         yield from _named_findings(block)
 
 

@@ -131,11 +131,9 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     kinds = {driver.is_ofed for driver in drivers} if by_operator else set[bool]()
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
-        where = places(spec, "operators.gpu.driver", "host_groups")
-        yield find("peer-memory-kinds", *where, shown=shown)
+        yield find("peer-kinds", *places(spec, "operators.gpu.driver", "host_groups"), shown=shown)
     elif kinds == {False} and "peermem" in mixed and spec.operators.network is None:
-        where = places(spec, "operators.gpu.driver", "host_defaults.driver")
-        yield find("peer-memory-inbox", *where)
+        yield find("peer-inbox", *places(spec, "operators.gpu.driver", "host_defaults.driver"))
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
         where = places(spec, "host_groups", "operators.gpu.driver")
         yield find("peer-memory-mixed", *where, paths=" and ".join(sorted(mixed)))
@@ -220,8 +218,7 @@ def check_gpu_pair(spec: ClusterSpec) -> Findings:
                 yield find("gpu-pair-twice", *where, pci=pci, host=host, count=count)
         unlike = len({pci for pci, _ in named})
         if named and unlike > host.gpus:
-            where = (*here("gpus"), at(lists[named[0][1]]))
-            yield find("gpu-pair-count", *where, host=host, unlike=unlike)
+            yield find("gpu-count", *here("gpus"), at(lists[named[0][1]]), host=host, unlike=unlike)
 
 
 def check_pcie_rate(spec: ClusterSpec) -> Findings:

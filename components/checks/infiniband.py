@@ -253,8 +253,7 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
     for partition, here in _partitions(spec):
         members = () if partition.members == "all" else partition.members
         if not partition.members:
-            where = (at((*here.path, "members"), "[]"),)
-            yield find("partition-member-none", *where, partition=partition)
+            yield find("partition-empty", at((*here.path, "members"), "[]"), partition=partition)
         kinds, where = {partition.membership_of(each.host) for each in members}, here("members")
         fix = "make one member full."
         if partition.members == "all":

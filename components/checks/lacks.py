@@ -301,8 +301,7 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     for switch, here in walk(spec, "switches.*", Switch):
         allowed = switch.exec_disruptive == ALLOWED
         if switch.executor == "device" and allowed:
-            where = here("exec_disruptive")
-            yield find("exec-disruptive-idle", *where, switch=switch, allowed=ALLOWED)
+            yield find("exec-no-effect", *here("exec_disruptive"), switch=switch, allowed=ALLOWED)
         if switch.executor != "exec" or allowed or find_form(switch.os) is None:
             continue
         plan = _plan_one(spec, switch)
@@ -351,6 +350,4 @@ def _addresses(spec: ClusterSpec, switch: Switch, here: Here) -> Findings:
         for subnet in [each for each in subnets_of(rail) if str(each.gateway) == address]:
             key = f"leaves.{subnet.leaf}.gateway" if subnet.leaf else "gateway"
             found_at = where + there(key)
-            yield find(
-                "management-port-gateway", *found_at, address=address, switch=switch, rail=rail
-            )
+            yield find("login-gateway", *found_at, address=address, switch=switch, rail=rail)

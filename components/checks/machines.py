@@ -268,8 +268,7 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
         least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
         line = nic.nic.speed_gbit_s * _MBIT
         if most and least > most:
-            where = nic.at(least_key, most_key)
-            yield find("vf-rate-range", *where, nic=nic, least=least, most=most)
+            yield find("vf-rates", *nic.at(least_key, most_key), nic=nic, least=least, most=most)
         elif least * nic.nic.vfs > line:
             what = f"{nic} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
             fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
@@ -305,8 +304,7 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
     """
     for nic in [nic for nic in list_nics(spec) if nic.nic.sriov.eswitch == "switchdev"]:
         for key in _carried(nic.nic.sriov):
-            where = nic.at(f"sriov.{key}", "sriov.eswitch")
-            yield find("eswitch-mode-setting", *where, nic=nic, key=key)
+            yield find("switchdev-key", *nic.at(f"sriov.{key}", "sriov.eswitch"), nic=nic, key=key)
         if pods_have_vfs(spec):
             where = nic.at("sriov.eswitch") + places(spec, "pod_network.mode")
             yield find("eswitch-mode-bridge", *where, nic=nic)
@@ -323,8 +321,7 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
         for p, pf in enumerate(host.hca_sriov):
             here = Here(pf, ("hosts", h, "hca_sriov", p))
             if pf.guids and len(pf.guids) != pf.vfs:
-                where = here("guids", "vfs")
-                yield find("vf-guid-guids", *where, host=host, pf=pf, count=len(pf.guids))
+                yield find("vf-guids", *here("guids", "vfs"), host=host, pf=pf, count=len(pf.guids))
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
                 continue  # `hca-sriov` reports one port in two places
             for g, guid in enumerate(vf_guids(spec.name, host, pf)):

@@ -70,8 +70,7 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
         yield find("vf-maker-setting", *nic.at(key), *owner, nic=nic, name=name, by_host=by_host)
     for nic, other in twins(nics, lambda nic: nic.nic.pci):
         if nic.nic.rail != other.nic.rail:
-            where = nic.at("rail") + owner
-            yield find("vf-maker-rails", *where, nic=nic, other=other, by_host=by_host)
+            yield find("vf-rails", *nic.at("rail"), *owner, nic=nic, other=other, by_host=by_host)
     for host, port, path in topology.list_cards(spec):
         if isinstance(port, HcaPf) and port.guids and host.role == "worker":
             what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
@@ -95,8 +94,7 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
     yield from _needs_drain(spec, owner, "sets firmware")
     unmanaged = [host for host in spec.workers if not spec.settings_of(host).firmware.manage]
     for host in [host for host in unmanaged if host.nics or host.hca_sriov]:
-        where = owner + places(spec, "host_defaults.firmware")
-        yield find("firmware-setter-nothing", *where, host=host)
+        yield find("firmware-nothing", *owner, *places(spec, "host_defaults.firmware"), host=host)
     from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
 
     for host, card, path in topology.list_cards(spec):

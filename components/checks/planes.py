@@ -42,8 +42,7 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         yield find("balancer-needless", *where, count=len(servers))
     if len(servers) > _PAIR and not balancers and on_prem and spec.kubespray is None:
-        where = _roles(servers)
-        yield find("balancer-missing", *where, count=len(servers), first=servers[0][0].name)
+        yield find("no-balancer", *_roles(servers), count=len(servers), first=servers[0][0].name)
 
 
 def check_virtual_address(spec: ClusterSpec) -> Findings:
@@ -63,8 +62,7 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
             where = (each.place, *_roles(balancers))
             yield find("virtual-address-balancers", *where, shared=shared, count=len(balancers))
         for name, address, path in [device for device in taken if device[1] == str(shared)][:1]:
-            where = (each.place, at(path, address))
-            yield find("virtual-address-taken", *where, shared=shared, name=name)
+            yield find("address-taken", each.place, at(path, address), shared=shared, name=name)
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:

@@ -68,8 +68,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
     for switch, here in walk(spec, "switches.*", Switch):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
         if routed and switch.routing is None and is_able_to_route(switch):
-            where = here(f"ports.{routed[0]}.mode")
-            yield find("routing-missing", *where, routed=routed, switch=switch)
+            yield find("no-routing", *here(f"ports.{routed[0]}.mode"), routed=routed, switch=switch)
         if switch.routing is None:
             continue
         own = switch.routing.router_id  # it becomes a loopback address that BGP announces
@@ -77,8 +76,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
         link = next((key for key, (address, _) in ends if address == own), None)
         on_link = f"is the address of {link[0]} on its link {link[1]}" if link else None
         if why := _why_taken(spec, IPv4Network(own), switch.name) or on_link:
-            where = here("routing.router_id")
-            yield find("routing-identifier", *where, switch=switch, own=own, why=why)
+            yield find("router-id", *here("routing.router_id"), switch=switch, own=own, why=why)
     yield from find_wrong_numbers(spec)
     # BFD on only one end of a link: its session stays down, and detects nothing.
     uses = {s.name: s.routing.bfd if s.routing else None for s in spec.switches}
@@ -153,8 +151,7 @@ def find_wrong_numbers(spec: ClusterSpec) -> Findings:
     leaves = [name for name in numbers if links.tiers_of(spec).get(name) == links.LEAF]
     alike = {asn: names for asn, names in _by_number(leaves, numbers).items() if names[1:]}
     for asn, names in alike.items():
-        where = _places(names[1:], numbers)
-        yield find("routing-leaves-alike", *where, who=in_words(names), asn=asn)
+        yield find("routing-leaves", *_places(names[1:], numbers), who=in_words(names), asn=asn)
     renumbered = {name for names in alike.values() for name in names}
     ends_of: dict[int, dict[str, None]] = {}
     for link in links.list_links(spec):
@@ -489,5 +486,4 @@ def _link_networks(spec: ClusterSpec) -> Findings:
             where = ends[0].at("address") + holder.at("address")
             yield find("link-address-twice", *where, one=one, network=network, holder=holder)
         elif why := _why_taken(spec, network):
-            where = ends[0].at("address")
-            yield find("link-address-taken", *where, one=one, network=network, why=why)
+            yield find("link-net-taken", *ends[0].at("address"), one=one, network=network, why=why)
