@@ -16,14 +16,8 @@ from typing import Final, Literal, get_args
 
 import yaml
 
-from components.acceptance.evidence import (
-    MAX_AGE_DAYS,
-    HopRole,
-    Limits,
-    Probe,
-    RailLimit,
-    has_two_directions,
-)
+from components.acceptance import evidence
+from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_look import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.probe_job import (
     HostProbe,
@@ -37,19 +31,9 @@ from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.fabric_plan import switch_endpoint
+from components.kubernetes import rights
 from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
-from components.kubernetes.rights import (
-    RBAC,
-    READS,
-    Right,
-    joined,
-    of_charts,
-    of_jobs,
-    of_looks,
-    of_object,
-    role_of,
-)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import Watch
@@ -233,7 +217,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
             when_busy=spec.acceptance.when_busy,
             busy_wait_s=spec.acceptance.busy_wait_s,
             time_budget_s=spec.acceptance.time_budget_s,
-            max_age_days=0 if age == MAX_AGE_DAYS else age,
+            max_age_days=0 if age == evidence.MAX_AGE_DAYS else age,
         ),
     )
 
@@ -311,7 +295,9 @@ def _probe(
     ways = [(rail, rail, *pair) for rail in probe.rails for pair in pairs]
     if probe.kind == "perftest":
         (one, other), (near, *_, far) = hosts, (*probe.rails, *probe.rails)
-        ways = [(near, far, one, other)] + [(far, near, other, one)] * has_two_directions(probe)
+        ways = [(near, far, one, other)] + [(far, near, other, one)] * evidence.has_two_directions(
+            probe
+        )
     ways = [] if probe.refused else ways
     return ProbePlan(probe, job, tuple(hop for way in ways for hop in _hops(spec, *way)), host)
 
@@ -394,32 +380,32 @@ def plan_watch(
     bodies.append(pulling(spec, job))
     # Its own roles are read too.
     roles = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-    rights = [*of_looks(*((RBAC, each) for each in roles))]
+    needed = [*rights.of_looks(*((rights.RBAC, each) for each in roles))]
     for body in (*(each.body for each in managed), *bodies):
-        rights += _readable(of_object(body))
-    rights += _readable(of_charts(chart.namespace for chart in operators.charts))
+        needed += _readable(rights.of_object(body))
+    needed += _readable(rights.of_charts(chart.namespace for chart in operators.charts))
     if watch.accept:
-        rights += of_jobs(spec, acceptance.objects)
+        needed += rights.of_jobs(spec, acceptance.objects)
         # With a class of their own, its pods preempt no others (`lend_class`).
-        rights.append(Right("", _CLASSES, "priorityclasses", (), ("create", "delete")))
+        needed.append(rights.Right("", _CLASSES, "priorityclasses", (), ("create", "delete")))
     if watch.conditions:
         nodes = tuple(sorted(host.node for host in spec.workers))
-        rights.append(Right("", "", "nodes/status", nodes, ("update",)))
-    granted = sorted(joined(rights))
+        needed.append(rights.Right("", "", "nodes/status", nodes, ("update",)))
+    granted = sorted(rights.joined(needed))
     subject: Body = {"kind": "ServiceAccount", "name": OWNER, "namespace": watch.namespace}
     for place in dict.fromkeys(each.namespace for each in granted):
         name = f"{OWNER}-{place}" if place else OWNER
-        bodies += role_of(name, place, granted, subject)
+        bodies += rights.role_of(name, place, granted, subject)
     login = login_manifests(spec, OWNER, watch.namespace, 1)
     made = [make_manifest(OWNER, each, _GROUPS.get(str(each["kind"]), 2)) for each in bodies]
     return tuple(sorted((*made, *login), key=lambda each: each.group))
 
 
-def _readable(rights: Iterable[Right]) -> Iterator[Right]:
+def _readable(found: Iterable[rights.Right]) -> Iterator[rights.Right]:
     """Yield what remains of rights without their verbs that change something."""
-    for each in rights:
-        if verbs := tuple(verb for verb in each.verbs if verb in READS):
-            yield Right(each.namespace, each.group, each.resource, each.names, verbs)
+    for each in found:
+        if verbs := tuple(verb for verb in each.verbs if verb in rights.READS):
+            yield rights.Right(each.namespace, each.group, each.resource, each.names, verbs)
 
 
 def site_files(spec: ClusterSpec, lock: Lock) -> Mapping[str, str]:

@@ -15,17 +15,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.logs.log_model import (
-    DeepSpeedLog,
-    ImageLog,
-    MpiLog,
-    NcclLog,
-    ParseProblem,
-    PerftestLog,
-    Seen,
-    TrainingLog,
-    cut_texts,
-)
+from components.acceptance.logs import log_model
+from components.acceptance.logs.log_model import Seen
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_look import IbFacts, IbLimits
 from components.core.difference import ForeignSetting
@@ -263,16 +254,16 @@ class ProbeEvidence(Seen):
     log_sha256: str = ""
     log_bytes: int = 0
     log_tail: tuple[str, ...] = ()
-    nccl: NcclLog | None = None
+    nccl: log_model.NcclLog | None = None
     """The log of a collective, or NCCL's messages in a framework's or a node's log."""
-    perftest: PerftestLog | None = None
-    deepspeed: DeepSpeedLog | None = None
-    training: TrainingLog | None = None
-    mpi: MpiLog | None = None
-    image: ImageLog | None = None
+    perftest: log_model.PerftestLog | None = None
+    deepspeed: log_model.DeepSpeedLog | None = None
+    training: log_model.TrainingLog | None = None
+    mpi: log_model.MpiLog | None = None
+    image: log_model.ImageLog | None = None
     node: NodeLog | None = None
     """Of `node`: the state of its GPUs; the load's own log is in `nccl`."""
-    problem: ParseProblem | None = None
+    problem: log_model.ParseProblem | None = None
     proven_at: str = ""
     """Of a skipped probe: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
@@ -371,7 +362,9 @@ def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[s
 
 def dump_evidence(evidence: Evidence) -> str:
     """The JSON form: indented, because then every line is short."""
-    return json.dumps(cut_texts(evidence.model_dump(mode="json")), indent=1, sort_keys=True)
+    return json.dumps(
+        log_model.cut_texts(evidence.model_dump(mode="json")), indent=1, sort_keys=True
+    )
 
 
 def parse_evidence(text: str) -> Evidence:

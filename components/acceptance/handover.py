@@ -20,21 +20,8 @@ from components.acceptance.acceptance_plan import AcceptancePlan
 from components.acceptance.evidence import days_since
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
-from components.acceptance.report.archive import (
-    EVIDENCE,
-    digest_of,
-    keep_request,
-    read_archived,
-    run_folder,
-)
-from components.acceptance.report.text import (
-    LAB_NOTE,
-    headline_of,
-    render_table,
-    unproven_lines,
-    unsettled_lines,
-    waivers_of,
-)
+from components.acceptance.report import archive
+from components.acceptance.report import text as report_text
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import counted
 from components.core.to_json import to_json
@@ -89,7 +76,7 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
 
     An update keeps the text in the archive before the step may run.
     """
-    digest = keep_request(request.stack, text) if keep else digest_of(text)
+    digest = archive.keep_request(request.stack, text) if keep else archive.digest_of(text)
     site = (request.plan_digest, request.stack, request.provenance)
     return render_lines(asdict(Asked(*site, digest, request.acceptance.shared, request.repairs)))
 
@@ -102,7 +89,7 @@ def parse_asked(text: str) -> Asked:
 def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = None) -> str:
     """The stdout of the evidence step."""
     evidence = report.evidence
-    place = run_folder(stack, evidence.run) / EVIDENCE
+    place = archive.run_folder(stack, evidence.run) / archive.EVIDENCE
     verdicts = Counter(report.verdict_of(item.probe.name) for item in evidence.probes)
     verdict = f"{report.verdict}: {_counts(verdicts)}"
     earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
@@ -155,8 +142,8 @@ def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
     trusted key signed it.
     """
     if named.store is None:
-        path = run_folder(named.stack, named.run) / EVIDENCE
-        return read_archived(path, named.evidence, PROVE_AGAIN.format(named.stack))
+        path = archive.run_folder(named.stack, named.run) / archive.EVIDENCE
+        return archive.read_archived(path, named.evidence, PROVE_AGAIN.format(named.stack))
     from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
 
     return open_store(named.store, secrets).fetch(named.stack, named.run, named.evidence)
@@ -164,7 +151,7 @@ def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
 
 def render_short(report: Report) -> str:
     """The table of the gate: one line per probe, or counts and faults if that is too long."""
-    whole = render_table(report)
+    whole = report_text.render_table(report)
     if len(whole) <= SHORT:
         return whole
     kinds: dict[str, Counter[str]] = {}
@@ -172,13 +159,13 @@ def render_short(report: Report) -> str:
         verdict = report.verdict_of(item.probe.name)
         kinds.setdefault(item.probe.kind, Counter())[verdict] += 1
     lines = [f"{kind}: {_counts(found)}" for kind, found in kinds.items()]
-    unproven = len(unproven_lines(report))
-    end = waivers_of(report)
+    unproven = len(report_text.unproven_lines(report))
+    end = report_text.waivers_of(report)
     end += [f"not proven: {counted(unproven, 'probe')}; the report has each"] if unproven else []
-    end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    end.append(f"{headline_of(report)}: {counted(report.planned, 'probe')} planned")
+    end += [report_text.LAB_NOTE] if report.evidence.provenance == "lab" else []
+    end.append(f"{report_text.headline_of(report)}: {counted(report.planned, 'probe')} planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
-    faults = [line[:_WIDTH] for line in unsettled_lines(report)]
+    faults = [line[:_WIDTH] for line in report_text.unsettled_lines(report)]
     sizes = accumulate(len(line) + 1 for line in faults)
     shown = faults[: sum(size <= room for size in sizes)]
     left = len(faults) - len(shown)

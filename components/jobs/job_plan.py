@@ -13,17 +13,8 @@ from components.core.to_json import HIDDEN
 from components.jobs.environment import job_environment, job_script, keep_devices, on_devices
 from components.jobs.mpi import MpiWorkers, mpi_job
 from components.jobs.templates import RUN, JsonObject, env_list, make, ssh_port
-from components.kubernetes.manifest import (
-    Body,
-    Manifest,
-    load_vendored,
-    login_manifests,
-    make_manifest,
-    name_of,
-    pods_in,
-    pulling,
-    with_image,
-)
+from components.kubernetes import manifest
+from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed
 from components.model.owners import installs
@@ -258,11 +249,13 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
         return JobsPlan(manifests=())
     operator: list[Manifest] = []
     if installs(spec, "mpi_operator"):
-        vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
+        vendored = manifest.load_vendored("components.jobs", MPI_OPERATOR_FILE)
         image = spec.sources.images.mpi_operator
-        for body in (each for each in vendored if not name_of(each).startswith(_OF_PROFILES)):
-            own = pulling(spec, with_image(body, image))
-            for pod in pods_in(own):  # each node of a cluster may be tainted
+        for body in (
+            each for each in vendored if not manifest.name_of(each).startswith(_OF_PROFILES)
+        ):
+            own = pulling(spec, manifest.with_image(body, image))
+            for pod in manifest.pods_in(own):  # each node of a cluster may be tainted
                 pod.update(tolerations(spec))
             # The namespace first, then what needs it, then the operator.
             operator.append(make_manifest("mpi-operator", own, _GROUPS.get(str(body["kind"]), 1)))
@@ -271,7 +264,7 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
         manifests=(
             *login_manifests(spec, "jobs", spec.pod_network.namespace, 0),
             *plan_own_pods(spec, 0),
-            *sorted(operator, key=lambda manifest: manifest.group),
+            *sorted(operator, key=lambda each: each.group),
             *plan_deepspeed(spec),
         )
     )

@@ -8,20 +8,9 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
+from components.jobs import templates
 from components.jobs.environment import job_environment, job_script, on_devices
-from components.jobs.templates import (
-    RUN,
-    JsonObject,
-    env_list,
-    make,
-    make_container,
-    make_limits,
-    make_metadata,
-    outside_meshes,
-    ssh_options,
-    ssh_port,
-    sshd_command,
-)
+from components.jobs.templates import RUN, JsonObject, env_list, make, make_metadata, outside_meshes
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import WorkerKind
@@ -62,10 +51,10 @@ def mpi_job(
     spec: ClusterSpec, name: str, workers: MpiWorkers, launcher: JsonObject, **pod: JsonValue
 ) -> Body:
     """An MPIJob of one run, from its launcher's container; `pod` has more keys of that pod."""
-    port = ssh_port(spec, host_network=workers.attachment.host_network)
+    port = templates.ssh_port(spec, host_network=workers.attachment.host_network)
     container: JsonObject = {
         **rail_container(spec, workers, "worker"),
-        "command": [*workers.before, *sshd_command(port)],
+        "command": [*workers.before, *templates.sshd_command(port)],
         # Started is not yet reachable: the launcher waits for workers that answer.
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
     }
@@ -126,7 +115,7 @@ def rail_container(
     spec: ClusterSpec, workers: MpiWorkers, name: str, own: Sequence[JsonValue] = ()
 ) -> JsonObject:
     """A container with GPUs on the rails, the environment of jobs, and variables of its own."""
-    limits = make_limits(workers.attachment.resources, workers.gpus)
+    limits = templates.make_limits(workers.attachment.resources, workers.gpus)
     if alignment := spec.kubernetes.alignment if spec.kubernetes else None:
         # kubelet's static policy gives CPUs only to pods with whole CPUs and memory.
         memory = f"{alignment.job_memory_gib}Gi"
@@ -139,7 +128,7 @@ def rail_container(
         mounts.insert(1, {"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True})
     env = [*env_list(job_environment(spec)), *own]
     more: JsonObject = {"env": env, "volumeMounts": mounts}
-    return make_container(workers.image, name, limits) | more
+    return templates.make_container(workers.image, name, limits) | more
 
 
 def _all_of(spec: ClusterSpec, kind: WorkerKind, image: str) -> MpiWorkers:
@@ -161,7 +150,9 @@ def launched_job(
     `twice` runs it again over TCP afterwards.
     """
     workers, script = _all_of(spec, kind, image), "mpi_compare" if twice else "mpi_launch"
-    ssh = ssh_options(ssh_port(spec, host_network=workers.attachment.host_network))
+    ssh = templates.ssh_options(
+        templates.ssh_port(spec, host_network=workers.attachment.host_network)
+    )
     launcher: JsonObject = {
         "name": "launcher",
         "image": image,

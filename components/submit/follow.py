@@ -10,17 +10,8 @@ from statistics import median
 from typing import Final
 from urllib.parse import quote
 
-from components.acceptance.collect.cluster_jobs import (
-    POD_LABELS,
-    Api,
-    Body,
-    all_pods,
-    end_of,
-    find_waits,
-    is_launcher,
-    path_of,
-    pods_of,
-)
+from components.acceptance.collect import cluster_jobs
+from components.acceptance.collect.cluster_jobs import Api, Body, path_of
 from components.acceptance.digest import parse_training_log
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.judge.log import (
@@ -193,16 +184,16 @@ class _Part:
     def look(self, api: Api, tell: Callable[[str], None]) -> None:
         """Print the new lines, and find out whether it ended."""
         current = api.get(path_of(self.body))
-        for pod in pods_of(api, self.body):
+        for pod in cluster_jobs.pods_of(api, self.body):
             meta, phase = pod["metadata"], pod.get("status", {}).get("phase")
             # Of a job with numbered pods the first one, which has rank 0.
             is_first = meta.get("annotations", {}).get(_INDEX, "0") == "0"
-            if is_first and is_launcher(pod) and phase not in {None, "Pending"}:
+            if is_first and cluster_jobs.is_launcher(pod) and phase not in {None, "Pending"}:
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
                 log = self.logs.setdefault(path, LogReader(path))
                 for line in log.read_on(api):
                     tell(f"{self.label}{line}")
-        reason = "it was deleted while it ran" if current is None else end_of(current)
+        reason = "it was deleted while it ran" if current is None else cluster_jobs.end_of(current)
         if reason is not None:
             self.ended = Ended("\n".join(self.text) + "\n", reason)
 
@@ -255,11 +246,11 @@ class _Waiting:
         asks, self._looks = self._looks % _LOOKS_A_WAIT == 0, self._looks + 1
         if not (asks or over):
             return
-        wait = next(iter(find_waits(self.api, self.job.objects)), None)
+        wait = next(iter(cluster_jobs.find_waits(self.api, self.job.objects)), None)
         if wait is not None and wait.words != self._said:
             self.tell(f"waiting: {wait.words}\n  fix    {wait.hint}\n  next   {wait.look}")
             self._said = wait.words
-        if over and (wait or not all_pods(self.api, self.job.objects)):
+        if over and (wait or not cluster_jobs.all_pods(self.api, self.job.objects)):
             words = wait.words if wait else "the cluster made no pod: does its controller run?"
             raise UnreachableError(f"{self.job.name} did not start in {waited_s:g} s: {words}")
 
@@ -275,7 +266,7 @@ def how_to_go_on(job: UserJob) -> str:
     for each in job.watched:
         body = job.objects[each.index]
         role = ",training.kubeflow.org/job-role=launcher" if body["kind"] == "MPIJob" else ""
-        label = f"{POD_LABELS[str(body['kind'])]}={name_of(body)}{role}"
+        label = f"{cluster_jobs.POD_LABELS[str(body['kind'])]}={name_of(body)}{role}"
         lines.append(f"  follow it   kubectl -n {job.namespace} logs -f --tail=-1 -l {label}")
     return "\n".join([*lines, f"  end it      {delete_line(job)}"])
 

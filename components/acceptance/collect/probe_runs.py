@@ -17,12 +17,8 @@ from itertools import groupby, starmap
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from components.acceptance.acceptance_plan import (
-    ADAPTERS,
-    AcceptancePlan,
-    HopPlan,
-    ProbePlan,
-)
+from components.acceptance import evidence
+from components.acceptance.acceptance_plan import ADAPTERS, AcceptancePlan, HopPlan, ProbePlan
 from components.acceptance.collect.cluster_jobs import (
     NOT_PLACED,
     Absent,
@@ -42,26 +38,13 @@ from components.acceptance.collect.counters import (
 )
 from components.acceptance.collect.turn import PROGRESS, Hindrance, Turn
 from components.acceptance.digest import digest_log
-from components.acceptance.evidence import (
-    MAX_AGE_DAYS,
-    Evidence,
-    Hop,
-    LeftOut,
-    Outcome,
-    ProbeEvidence,
-    Unreachable,
-)
+from components.acceptance.evidence import Evidence, Hop, ProbeEvidence, Unreachable
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.probes.ib_look import IbFacts, IbLook, parse_ib_look
 from components.acceptance.probes.probe_job import HostCommand, HostProbe
 from components.acceptance.probes.suites import AT_ONCE
-from components.acceptance.report.archive import (
-    label_of,
-    last_proofs,
-    read_foreign_settings,
-    subjects_of,
-    write_whole,
-)
+from components.acceptance.report import archive
+from components.acceptance.report.archive import label_of, subjects_of
 from components.core.errors import DeviceError, UsageError
 from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
@@ -280,11 +263,11 @@ def _evidence(
 ) -> ProbeEvidence:
     path, why = this.folder / f"{probe.probe.name}.log", ""
     try:
-        write_whole(path, ran.log)
+        archive.write_whole(path, ran.log)
     except OSError as error:  # a full disk must not end other probes
         why = f"its log was not kept: {path}: {error.strerror}"
     # Without its log a verdict cannot be checked, and does not count as proof.
-    outcome: Outcome = "not_run"
+    outcome: evidence.Outcome = "not_run"
     if ran.ended and not why:
         outcome = "completed" if ran.succeeded else "failed"
     elif ran.log and not why:
@@ -391,7 +374,7 @@ def collect_evidence(
     turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=(*plan.images, *plan.probes))
     probes = (*(each.probe for each in plan.probes), *plan.left_out)
     wanted = {subject for probe in probes for subject in subjects_of(probe)}
-    proven = last_proofs(request.stack, run, wanted)
+    proven = archive.last_proofs(request.stack, run, wanted)
     seen = asyncio.run(_look(plan, secrets)) if plan.policy.asked else {}
     classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
     with classes as (name, how):
@@ -417,13 +400,14 @@ def collect_evidence(
             if (node := plan.nodes.get(host, host)) in nodes
         },
         ib=seen,
-        beside=read_foreign_settings(request.stack, run),
+        beside=archive.read_foreign_settings(request.stack, run),
         facts={"priority of the probes' pods": how} if how else {},
         when_busy=plan.policy.when_busy,
         scope=plan.policy.scope,
-        max_age_days=plan.policy.max_age_days or MAX_AGE_DAYS,
+        max_age_days=plan.policy.max_age_days or evidence.MAX_AGE_DAYS,
         left_out=tuple(
-            LeftOut(name=name, proven_at=proven.get(name, "")) for name in map(label_of, outside)
+            evidence.LeftOut(name=name, proven_at=proven.get(name, ""))
+            for name in map(label_of, outside)
         ),
         places_left_out=tuple(places),
         last_proofs=proven,

@@ -10,20 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
-from components.acceptance.probes.ib_look import (
-    ACTIVE,
-    FULL_MEMBER,
-    MASTER,
-    SM_STATES,
-    STANDBY,
-    Diagnosis,
-    IbFacts,
-    IbLimits,
-    IbPort,
-    PartitionLimit,
-    PathAsk,
-    SubnetManager,
-)
+from components.acceptance.probes import ib_look
+from components.acceptance.probes.ib_look import ACTIVE, FULL_MEMBER, MASTER, IbFacts, IbLimits
 from components.core.templates import read_table
 
 FABRIC: Final = "fabric"
@@ -122,7 +110,9 @@ def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[V
     return verdict_for(not wrong), ", ".join(wrong) or "all have it"
 
 
-def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionLimit) -> Finding:
+def _judge_partition(
+    host: str, ports: tuple[ib_look.IbPort, ...], partition: ib_look.PartitionLimit
+) -> Finding:
     kind = partition.members.get(host)
     guids = partition.ports.get(host, tuple(port.guid for port in ports))
     wrong: list[str] = []
@@ -157,7 +147,7 @@ def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionL
 
 
 def _judge_paths(
-    host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
+    host: str, facts: Mapping[str, IbFacts], asks: tuple[ib_look.PathAsk, ...]
 ) -> Iterator[Finding]:
     # A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
     down = {
@@ -191,12 +181,12 @@ def _judge_paths(
         yield row("paths", verdict, actual, partition=partition, paths=paths)
 
 
-def _show(manager: SubnetManager) -> str:
-    state = SM_STATES.get(manager.state, f"in state {manager.state}")
+def _show(manager: ib_look.SubnetManager) -> str:
+    state = ib_look.SM_STATES.get(manager.state, f"in state {manager.state}")
     return f"0x{manager.guid} at LID {manager.lid}, priority {manager.priority}, {state}"
 
 
-def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
+def _diagnosis_of(facts: Mapping[str, IbFacts]) -> ib_look.Diagnosis | None:
     return next((seen.diagnosis for seen in facts.values() if seen.diagnosis is not None), None)
 
 
@@ -213,7 +203,7 @@ def _judge_fabric(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Fi
         yield row("one master unseen", "error", "; ".join(whys), more=more)
     else:
         masters = [each for each in asked.managers if each.state == MASTER]
-        standbys = sum(each.state == STANDBY for each in asked.managers)
+        standbys = sum(each.state == ib_look.STANDBY for each in asked.managers)
         right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
         right = right and limits.standbys in {None, standbys}
         actual = "; ".join(map(_show, asked.managers))

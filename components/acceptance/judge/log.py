@@ -9,27 +9,11 @@ from statistics import median
 
 from components.acceptance.digest import digest_log, parse_deepspeed_log, parse_training_log
 from components.acceptance.evidence import Probe
-from components.acceptance.judge import workload_findings
+from components.acceptance.judge import nccl_findings, perftest_findings, workload_findings
+from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
-from components.acceptance.judge.nccl_findings import (
-    Expectation,
-    judged_rows,
-    show_bytes,
-    warn_stragglers,
-)
-from components.acceptance.judge.perftest_findings import (
-    PerftestAsked,
-    PerftestLink,
-    judge_perftest_runs,
-)
-from components.acceptance.judge.verdict import (
-    EXIT_CODES,
-    Finding,
-    Verdict,
-    find_failure,
-    overall_verdict,
-    row,
-)
+from components.acceptance.judge.perftest_findings import PerftestAsked
+from components.acceptance.judge.verdict import Finding, find_failure, row
 from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
@@ -43,7 +27,7 @@ Source = str | Iterable[str]
 class LogVerdict:
     """The judgement of one log."""
 
-    verdict: Verdict
+    verdict: verdicts.Verdict
     exit_code: int
     """0 good, 1 failed verdict, 4 could not judge."""
     findings: tuple[Finding, ...]
@@ -55,9 +39,9 @@ class LogVerdict:
     @classmethod
     def of(cls, findings: Sequence[Finding], summary: str) -> LogVerdict:
         """The verdict that follows from findings."""
-        verdict = overall_verdict(findings)
+        verdict = verdicts.overall_verdict(findings)
         found = tuple(each if each.subject else each.about("log") for each in findings)
-        return cls(verdict, EXIT_CODES[verdict], found, summary)
+        return cls(verdict, verdicts.EXIT_CODES[verdict], found, summary)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -76,7 +60,7 @@ class LogVerdict:
 
 def judge_nccl_text(
     text: Source,
-    expect: Expectation | None = None,
+    expect: nccl_findings.Expectation | None = None,
     min_busbw_gb_s: float | None = None,
     asked: NcclAsked | None = None,
 ) -> LogVerdict:
@@ -93,14 +77,14 @@ def judge_nccl_text(
     lowest = [
         (worst, f"{run.collective or 'collective'}, {worst:.2f} GB/s busbw ({basis})")
         for run in log.runs
-        for rows, basis in [judged_rows(run)]
+        for rows, basis in [nccl_findings.judged_rows(run)]
         if rows
         for worst in [min(row.worst_busbw_gb_s for row in rows)]
     ]
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     numbers = f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
     verdict = LogVerdict.of(findings, _why_no_numbers(findings) or numbers)
-    return replace(verdict, warnings=tuple(chain(*map(warn_stragglers, log.runs))))
+    return replace(verdict, warnings=tuple(chain(*map(nccl_findings.warn_stragglers, log.runs))))
 
 
 def _why_no_numbers(findings: list[Finding]) -> str:
@@ -112,7 +96,7 @@ def _why_no_numbers(findings: list[Finding]) -> str:
 
 def judge_perftest_text(
     text: Source,
-    expect: PerftestLink | None = None,
+    expect: perftest_findings.PerftestLink | None = None,
     min_gbit_s: float | None = None,
     asked: PerftestAsked | None = None,
 ) -> LogVerdict:
@@ -124,7 +108,7 @@ def judge_perftest_text(
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a perftest log")
     wanted = replace(asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s)
-    findings = judge_perftest_runs(log, "log", wanted)
+    findings = perftest_findings.judge_perftest_runs(log, "log", wanted)
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     numbers, name = "cannot be judged", log.test or "perftest"
     if shown := [each for run in log.runs for each in run.latency[:1]]:
@@ -164,7 +148,9 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
     if min_gbit_s is not None:
         findings.append(workload_findings.judge_scan_busbw(log, min_gbit_s, "--min-gbit"))
     slowest = workload_findings.slowest_of_largest(log.rows)
-    where = f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(slowest.size_bytes)}"
+    where = (
+        f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {nccl_findings.show_bytes(slowest.size_bytes)}"
+    )
     return LogVerdict.of(findings, f"{log.collective} on {log.devices} devices, {where}")
 
 

@@ -8,14 +8,8 @@ from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge import nccl_findings
-from components.acceptance.judge.verdict import (
-    Finding,
-    Verdict,
-    find_failure,
-    name_runs,
-    row,
-    verdict_for,
-)
+from components.acceptance.judge import verdict as verdicts
+from components.acceptance.judge.verdict import Finding, find_failure, row
 from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
@@ -131,7 +125,7 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
         actual = f"{count} separate runs with a rank 0 each"
         why = "the binary was built without MPI, or the launcher is not its own"
         return [row("one nccl run", "failed", actual, why).about(subject)]
-    runs = name_runs(log.runs, subject)
+    runs = verdicts.name_runs(log.runs, subject)
     return [found.about(name) for name, run in runs for found in judge_run(run, asked)]
 
 
@@ -159,7 +153,7 @@ def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:
     if members:
         hosts = sorted({line.host for line in log.ranks})
         count = len({line.rank for line in log.ranks}) or log.nranks or 0
-        verdict = verdict_for((count, len(hosts)) == (members.ranks, members.hosts))
+        verdict = verdicts.verdict_for((count, len(hosts)) == (members.ranks, members.hosts))
         actual = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')} ({', '.join(hosts)})"
         wanted = {"ranks": counted(members.ranks, "rank"), "hosts": counted(members.hosts, "host")}
         ranks.append(row("ranks", verdict, actual, **wanted))
@@ -167,7 +161,7 @@ def judge_run(log: NcclLog, asked: NcclAsked) -> list[Finding]:
         used = log.channels.devices_by_host
         lacking = sorted(host for host, found in used.items() if len(found) < members.devices)
         actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-        unseen: Verdict = "error" if len(used) < members.hosts else "passed"
+        unseen: verdicts.Verdict = "error" if len(used) < members.hosts else "passed"
         values = {"where": ", ".join(lacking) or "all hosts", "count": str(members.devices)}
         rest.append(row(members.what, "failed" if lacking else unseen,
                         actual or "no network channel", what=members.what, **values))  # fmt: skip

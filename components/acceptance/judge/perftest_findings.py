@@ -9,14 +9,8 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from components.acceptance.evidence import RailLimit
-from components.acceptance.judge.verdict import (
-    SLOW_SIBLING,
-    Finding,
-    find_failure,
-    name_runs,
-    row,
-    verdict_for,
-)
+from components.acceptance.judge import verdict as verdicts
+from components.acceptance.judge.verdict import SLOW_SIBLING, Finding, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog
 from components.core.plain_text import counted
 
@@ -198,7 +192,7 @@ class PerftestAsked:
 
 def judge_perftest_run(log: PerftestLog, asked: PerftestAsked) -> list[Finding]:
     """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
-    failure = find_failure(log.failures)
+    failure = verdicts.find_failure(log.failures)
     if failure is not None:
         return [failure]
     completeness = judge_perftest_completeness(log)
@@ -241,6 +235,6 @@ def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) ->
     of_time = replace(asked, floor_gbit_s=None) if both else asked
     return [
         found.about(name)
-        for name, run in name_runs(runs, subject)
+        for name, run in verdicts.name_runs(runs, subject)
         for found in judge_perftest_run(run, of_time if run.latency else of_rate)
     ]

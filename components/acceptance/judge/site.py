@@ -13,32 +13,14 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from components.acceptance.evidence import (
-    Evidence,
-    ForeignSettingSeen,
-    Limits,
-    Probe,
-    ProbeEvidence,
-    RailLimit,
-    RoutingSeen,
-    has_two_directions,
-    sends_back,
-)
+from components.acceptance import evidence as proofs
+from components.acceptance.evidence import Evidence, Limits, Probe, ProbeEvidence, RailLimit
 from components.acceptance.judge import path, perftest_findings, workload_findings
+from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.verdict import (
-    EXIT_CODES,
-    MEASURES,
-    Finding,
-    Verdict,
-    find_failure,
-    judge_groups,
-    overall_verdict,
-    row,
-    verdict_for,
-)
+from components.acceptance.judge.verdict import Finding, Verdict, overall_verdict, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog, Seen
 from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.probes.suites import is_telling
@@ -95,7 +77,7 @@ def judge_causes(
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])
     devices: dict[str, set[str]] = {}
-    over: dict[ForeignSettingSeen | RoutingSeen, set[str]] = {}
+    over: dict[proofs.ForeignSettingSeen | proofs.RoutingSeen, set[str]] = {}
     for item in evidence.probes:
         for device in (*item.probe.nodes, *(hop.device for hop in item.hops)):
             devices.setdefault(device, set()).add(item.probe.name)
@@ -107,7 +89,7 @@ def judge_causes(
         names = ", ".join(dict.fromkeys(each.subject for each in wrong))
         why = f"it may be why these did not pass: {names}" if names else ""
         verdict = overall_verdict(wrong) if wrong else "failed"
-        if isinstance(seen, RoutingSeen):
+        if isinstance(seen, proofs.RoutingSeen):
             why = why or "the probes took other links"
             cause = row("routing", verdict, seen.what, why, where=seen.where, fix=seen.fix)
         else:
@@ -131,8 +113,8 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         return [row("unread adapters", "error", _UNSEEN, why, where="every worker")]
     if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
         limits = limits.model_copy(update={"hcas": 1})
-        both = has_two_directions(item.probe)
-        hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
+        both = proofs.has_two_directions(item.probe)
+        hops = [hop for hop in hops if both or not proofs.sends_back(item.probe, hop.direction)]
     found: list[Finding] = []
     for where, group in groupby(hops, key=lambda hop: hop.direction):
         own = list(group)
@@ -142,7 +124,7 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
             why = f"{blind.device}: {blind.detail or _UNSEEN}"
             found.append(row("unread adapters", "error", _UNSEEN, why, where=where))
         else:
-            wanted = path.sent_bytes(item, back=sends_back(item.probe, where))
+            wanted = path.sent_bytes(item, back=proofs.sends_back(item.probe, where))
             total = sum(hop.total_bytes or 0 for hop in own)
             share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
             busy = [hop for hop in own if (hop.total_bytes or 0) >= max(share, 1)]
@@ -168,7 +150,7 @@ class Report(Seen):
     @property
     def exit_code(self) -> int:
         """Of the gate: 0 passed, 1 failed, 4 could not judge."""
-        return EXIT_CODES[self.verdict]
+        return verdicts.EXIT_CODES[self.verdict]
 
     @property
     def gate_code(self) -> int:
@@ -196,7 +178,7 @@ class Report(Seen):
 
     def measure_of(self, probe: str) -> Finding | None:
         """The finding with the measured value of one probe."""
-        return next((each for each in self.about(probe) if each.check in MEASURES), None)
+        return next((each for each in self.about(probe) if each.check in verdicts.MEASURES), None)
 
     @cached_property
     def _by_subject(self) -> Mapping[str, Sequence[Finding]]:
@@ -232,7 +214,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
             asked = _amounts(wanted)
             findings.append(row("allocatable", right, actual, wanted=asked).about(node))
         findings += judge_ib(evidence.ib, expected.ib)
-        findings += judge_groups(evidence, expected, findings)
+        findings += verdicts.judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
     findings += slow + [
@@ -333,7 +315,7 @@ def _judge_run(item: ProbeEvidence) -> Finding:
         return row("skipped run", "skipped", item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
-    failure = find_failure([failure for log in logs for failure in log.failures])
+    failure = verdicts.find_failure([failure for log in logs for failure in log.failures])
     if failure is not None:
         return failure
     if item.outcome == "completed":

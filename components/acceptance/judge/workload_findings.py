@@ -14,23 +14,12 @@ from statistics import median
 from typing import Any, Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, diff_counters
+from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.nccl import asked_of, judge_framework, judge_load
 from components.acceptance.judge.nccl_findings import LARGE_BYTES, show_bytes
-from components.acceptance.judge.verdict import (
-    SLOW_SIBLING,
-    Finding,
-    Verdict,
-    row,
-    row_of,
-    verdict_for,
-)
-from components.acceptance.logs.log_model import (
-    DeepSpeedLog,
-    DeepSpeedRow,
-    ImageLog,
-    MpiLog,
-    TrainingLog,
-)
+from components.acceptance.judge.verdict import Finding, Verdict, row, row_of, verdict_for
+from components.acceptance.logs import log_model
+from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ImageLog, TrainingLog
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
 from components.catalogue.operator_versions import parse_numbers
 from components.core.plain_text import counted
@@ -162,7 +151,7 @@ def judge_training(item: ProbeEvidence, log: TrainingLog, limits: Limits) -> lis
     ]
 
 
-def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
+def judge_mpi(item: ProbeEvidence, log: log_model.MpiLog) -> list[Finding]:
     """Did nvidia-smi list every GPU of every host, or did every host answer exactly once?"""
     gpus, hosts = item.probe.ranks, item.probe.nodes
     if item.probe.kind == "mpi_gpus":
@@ -354,7 +343,7 @@ def below_siblings(values: Mapping[str, float]) -> list[str]:
     return [
         f"{name}: {value:.4g}, the median is {middle:.4g}"
         for name, value in values.items()
-        if value < SLOW_SIBLING * middle
+        if value < verdicts.SLOW_SIBLING * middle
     ]
 
 
@@ -370,7 +359,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     slow += [
         f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
         for place, rate in after.links.items()
-        if rate < SLOW_SIBLING * best
+        if rate < verdicts.SLOW_SIBLING * best
     ]
     yield row_of("nvlink", slow, f"{counted(len(after.links), 'link')} at {best:g} GB/s")
     grown = diff_counters(before.link_errors, after.link_errors)

@@ -14,17 +14,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.acceptance.logs import log_model
 from components.acceptance.logs.failures import COMM_ABORT, FailureFinder, nccl_finder
 from components.acceptance.logs.lines import open_log, read_json
-from components.acceptance.logs.log_model import (
-    LogFailure,
-    Measure,
-    NcclLog,
-    NcclRow,
-    ParseProblem,
-    RankLine,
-    Sizes,
-)
+from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
 from components.acceptance.logs.nccl_paths import Paths
 from components.acceptance.logs.nccl_table import Table, fits
 
@@ -200,7 +193,7 @@ def _json_log(document: _Document) -> NcclLog:
             for each in config.devices
             if config.ngpus == 1
         ),
-        sizes=Sizes(
+        sizes=log_model.Sizes(
             least_bytes=config.minimum_bytes,
             most_bytes=config.maximum_bytes,
             # Of the two steps, the unused one is 0 or missing.
@@ -222,16 +215,16 @@ def release_of(code: int | str) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def _json_failures(document: _Document) -> Iterator[LogFailure]:
+def _json_failures(document: _Document) -> Iterator[log_model.LogFailure]:
     # A run without errors has one empty text.
     meaning = "nccl-tests saw an error of NCCL"
     for error in [each for each in document.errors if str(each).strip()][:_MOST_BAD_ROWS]:
-        yield LogFailure(kind="nccl_tests", line=str(error)[:300], meaning=meaning)
+        yield log_model.LogFailure(kind="nccl_tests", line=str(error)[:300], meaning=meaning)
     average = document.average_bus_bandwidth
     if average is not None and _is_false(average.okay):
         line = f"average_bus_bandwidth {average.bandwidth} is not okay"
         meaning = "nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)"
-        yield LogFailure(kind="below_limit", line=line, meaning=meaning)
+        yield log_model.LogFailure(kind="below_limit", line=line, meaning=meaning)
 
 
 def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it as either
@@ -267,7 +260,7 @@ class Run:
     collective: str = ""
     library: str = ""
     """The release of NCCL, as nccl-tests asked the library for it."""
-    sizes: Sizes | None = None
+    sizes: log_model.Sizes | None = None
     iterations: int | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
     out_of_bounds: int | None = None
@@ -317,7 +310,7 @@ class Run:
                     self.paths.take_gpu("list", f"{host} {place}", f"{group} {number}")
         elif preamble := _PREAMBLE.search(line):
             by = int(preamble[3])
-            self.sizes = Sizes(
+            self.sizes = log_model.Sizes(
                 least_bytes=int(preamble[1]),
                 most_bytes=int(preamble[2]),
                 factor=by if preamble[4] == "factor" else None,

@@ -66,10 +66,7 @@ _TITLE = re.compile(
 _FIELDS: Final = {
     name: re.compile(rf"\b{' '.join(key.rsplit('_', 1))}\s{{0,20}}:\s{{0,20}}{value}")
     for key, (name, value) in _LABELS.items()
-} | {
-    "test": _TITLE,
-    "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
-}
+} | {"test": _TITLE, "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})")}
 _BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
 _OF_BOTH_ENDS: Final = ("link_type", "transport_type", "connection_type", "test")
 """Fields that must be the same at both ends of a run."""

@@ -26,6 +26,7 @@ from components.jobs.job_plan import (
 )
 from components.jobs.mpi import launched_job, mpi_job
 from components.kubernetes.manifest import Body
+from components.model import worker_kinds
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
@@ -33,15 +34,7 @@ from components.model.jobs import Collective, Containers, DeepSpeed, DeepSpeedSc
 from components.model.once import once
 from components.model.owners import gpu_paths
 from components.model.places import pod_links, subnet_of
-from components.model.worker_kinds import (
-    PAIR,
-    RailPair,
-    WorkerKind,
-    gpu_kinds,
-    nic_on,
-    rail_pairs,
-    speed_classes,
-)
+from components.model.worker_kinds import RailPair, WorkerKind, gpu_kinds, nic_on
 from components.pod_network.attachment import (
     PodAttachment,
     pod_attachment,
@@ -110,7 +103,9 @@ def pod_on(host: Host, container: templates.JsonObject) -> templates.JsonObject:
 @once
 def rail_speeds(spec: ClusterSpec) -> Mapping[str, int]:
     """Each rail to the slowest speed of a worker there, in Gbit/s; 0 if the rail has no worker."""
-    return {rail.name: min(speed_classes(spec, rail), default=0) for rail in spec.rails}
+    return {
+        rail.name: min(worker_kinds.speed_classes(spec, rail), default=0) for rail in spec.rails
+    }
 
 
 def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
@@ -388,7 +383,7 @@ class HostProbe:
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     """The probes of a site without Kubernetes, the basic ones first; none for one host."""
     containers = spec.containers
-    if containers is None or len(spec.workers) < PAIR:
+    if containers is None or len(spec.workers) < worker_kinds.PAIR:
         return ()
     hosts, fitted = spec.workers, tuple(host for host in spec.workers if host.gpus)
     smoke = [_Launch("mpi-hosts", "mpi_hosts", hosts, ("hostname",))]
@@ -424,7 +419,7 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     cards' addresses: `container-hosts` refuses a worker's card without one.
     """
     seen: set[tuple[int, bool, bool]] = set()
-    for pair in rail_pairs(spec, rail):
+    for pair in worker_kinds.rail_pairs(spec, rail):
         ends = [nic_on(host, rail.name) for host in (pair.client, pair.server)]
         if any(nic is None or nic.address is None for nic in ends):
             continue

@@ -13,26 +13,16 @@ from itertools import pairwise
 from typing import Final
 
 from components.acceptance.evidence import HopRole
-from components.acceptance.probes.probe_job import (
-    PERFTEST_SECONDS,
-    RAIL_CASE,
-    REFUSED_S,
-    PairTest,
-)
+from components.acceptance.probes.probe_job import PERFTEST_SECONDS, RAIL_CASE, REFUSED_S, PairTest
 from components.fabric.links import list_links, routed_neighbours
+from components.model import worker_kinds
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import PerftestCase, PerftestTool, SuiteName
 from components.model.once import once
 from components.model.places import has_way, leaves_of_hosts, shares_resource
-from components.model.worker_kinds import (
-    RailPair,
-    nic_on,
-    on_infiniband,
-    rail_pairs,
-    speed_classes,
-)
+from components.model.worker_kinds import RailPair, nic_on, rail_pairs
 from components.pod_network.attachment import hca_count
 
 LIMIT_S: Final[dict[SuiteName, int]] = {"quick": 900, "full": 7200, "soak": 900}
@@ -154,7 +144,7 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
         yield "separate rails", tuple(_across(spec))
         yield "each rail between far pairs", tuple(_far(spec))
     if spec.acceptance.suite != "quick" and not roce:
-        hosts = on_infiniband(spec)
+        hosts = worker_kinds.on_infiniband(spec)
         rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
         pairs = [RailPair(one, other, int(rate)) for one, other in pairwise(hosts)]
         cases = tuple(_case(tool, rdma_cm=False) for tool in _SWEEP)
@@ -211,7 +201,7 @@ def _far(spec: ClusterSpec) -> Iterator[Test]:
     """
     for rail in spec.rails if not shares_resource(spec) else ():
         near = {frozenset((p.client.name, p.server.name)) for p in rail_pairs(spec, rail)}
-        for speed, hosts in speed_classes(spec, rail).items():
+        for speed, hosts in worker_kinds.speed_classes(spec, rail).items():
             ring: list[Host | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
             rounds, half = len(ring) - 1, len(ring) // 2
             step = max(rounds // MOST_CIRCLES, 1)

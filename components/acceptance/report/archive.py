@@ -19,14 +19,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.acceptance.evidence import (
-    Evidence,
-    ForeignSettingSeen,
-    Probe,
-    dump_evidence,
-    parse_evidence,
-    places_of,
-)
+from components.acceptance import evidence as proofs
+from components.acceptance.evidence import Evidence, ForeignSettingSeen, Probe, parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.core.errors import RailyardError, UsageError
 
@@ -71,7 +65,7 @@ def keep_request(stack: str, text: str) -> str:
 
 def keep_evidence(stack: str, evidence: Evidence) -> str:
     """Put the evidence of a run into the archive, whole or not at all."""
-    text = dump_evidence(evidence)
+    text = proofs.dump_evidence(evidence)
     keep_file(run_folder(stack, evidence.run) / EVIDENCE, text)
     return digest_of(text)
 
@@ -187,7 +181,7 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
 
 def subjects_of(probe: Probe) -> tuple[str, ...]:
     """The subjects that a probe proves: itself, each rail of each host, and the link of a pair."""
-    return (label_of(probe), *(" ".join(place) for place in places_of(probe)))
+    return (label_of(probe), *(" ".join(place) for place in proofs.places_of(probe)))
 
 
 def label_of(probe: Probe) -> str:

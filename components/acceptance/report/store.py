@@ -32,14 +32,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
-from components.acceptance.report.archive import (
-    EVIDENCE,
-    MOST_RUNS,
-    digest_of,
-    keep_file,
-    run_folder,
-    write_whole,
-)
+from components.acceptance.report import archive
+from components.acceptance.report.archive import EVIDENCE, digest_of, keep_file, run_folder
 from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
@@ -109,7 +103,7 @@ class _Folder:
 
     def put(self, key: str, body: bytes) -> None:
         next(self.root.iterdir(), None)  # a folder that is not mounted is not made on this disk
-        write_whole(self.root / key, body)
+        archive.write_whole(self.root / key, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +242,7 @@ class Store:
     def bring(self, stack: str) -> list[str]:
         """Copy the newest runs that this machine lacks, and return why others do not count."""
         wrong: list[str] = []
-        for each in self.runs(stack)[-MOST_RUNS:]:
+        for each in self.runs(stack)[-archive.MOST_RUNS :]:
             own = run_folder(stack, each.run)
             other = own.with_name(f"{own.name}-{each.digest}")
             if each.digest in (_digest_in(own), _digest_in(other)):

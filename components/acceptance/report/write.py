@@ -13,28 +13,10 @@ from components.acceptance.evidence import Evidence, Hop, ProbeEvidence, dump_ev
 from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.path import show_size
 from components.acceptance.judge.site import Report, pair_floor
+from components.acceptance.report import pictures
+from components.acceptance.report import text as report_text
 from components.acceptance.report.archive import EVIDENCE, write_whole
-from components.acceptance.report.pictures import (
-    Pair,
-    State,
-    Way,
-    bullets,
-    draw_busbw,
-    draw_heat,
-    draw_topology,
-    page,
-    read_sheet,
-    section,
-    table,
-    tr,
-)
-from components.acceptance.report.text import (
-    compare_runs,
-    render_ctrf,
-    render_junit,
-    render_markdown,
-    sections,
-)
+from components.acceptance.report.pictures import Pair, State, Way, section, table, tr
 from components.core.plain_text import counted, plain_text
 
 _DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
@@ -77,7 +59,7 @@ def topology(report: Report) -> str:
     leaves = {way.far for way in drawn if way.near in hosts}
     spines = {way.far for way in drawn} - leaves
     layers = [layer for layer in (sorted(hosts), sorted(leaves), sorted(spines)) if layer]
-    svg, left_out = draw_topology(layers, drawn)
+    svg, left_out = pictures.draw_topology(layers, drawn)
     bad = [way.label for way in drawn if way.state == "bad"]
     marked = f"Red, look there first: {'; '.join(bad)}. " if bad else ""
     if left_out:
@@ -144,7 +126,9 @@ def heat_maps(report: Report) -> str:
     folded: list[str] = []
     for rail, pairs in sorted(rails.items()):
         caption = f"<strong>{escape(rail)}</strong>: from the row's host to the column's, in Gb/s"
-        figure = f"<figure>{draw_heat(rail, pairs)}<figcaption>{caption}</figcaption></figure>"
+        figure = (
+            f"<figure>{pictures.draw_heat(rail, pairs)}<figcaption>{caption}</figcaption></figure>"
+        )
         wrong = not all(pair.is_right for pair in pairs)
         (figures if wrong or not figures else folded).append(figure)
     head = counted(len(folded), "more rail")
@@ -172,7 +156,7 @@ def plots(report: Report, before: Evidence | None) -> str:
         old = [row for row in last.nccl.rows if row.size_bytes] if last and last.nccl else []
         caption = f"Floor: {escape(origin)}. Rows from 1 GiB on are judged."
         caption += f" Dashed: run {before.run}." if before and old else ""
-        svg = draw_busbw(rows, floor, nccl_limit(limits, item.probe), old)
+        svg = pictures.draw_busbw(rows, floor, nccl_limit(limits, item.probe), old)
         figure = f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
         parts.append(section(f"Bandwidth over size: {escape(item.probe.name)}", figure))
     return "".join(parts)
@@ -197,8 +181,8 @@ def render_html(report: Report, before: Report | None = None) -> str:
     )
     note = "<p><small>They do not fail a probe.</small></p>"
     unproven, warnings, waived = (
-        section(name, note if name == "Warnings" else "", bullets(lines)) if lines else ""
-        for name, lines in sections(report).items()
+        section(name, note if name == "Warnings" else "", pictures.bullets(lines)) if lines else ""
+        for name, lines in report_text.sections(report).items()
     )
     compared = ""
     if before is not None:
@@ -209,7 +193,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
                 f"{_badge(each.verdict)} {escape(each.now)}",
                 _number(each.change),
             )
-            for each in compare_runs(report, before)
+            for each in report_text.compare_runs(report, before)
         )
         name = f"Against run {before.evidence.run} of {escape(before.evidence.finished_at)}"
         compared = section(name, table(("probe", "then", "now", "change"), rows), folded=True)
@@ -227,7 +211,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
         waived,
         *_evidence(report),
     )
-    return page(title, parts, read_sheet("pictures.css"))
+    return pictures.page(title, parts, pictures.read_sheet("pictures.css"))
 
 
 def _probe_table(report: Report) -> str:
@@ -360,8 +344,8 @@ def write_report(report: Report, folder: Path, before: Report | None = None) -> 
     evidence, html = folder / EVIDENCE, folder / "report.html"
     if not evidence.exists():  # the state names it by its digest, and it must not change
         write_whole(evidence, dump_evidence(report.evidence))
-    write_whole(folder / "report.ctrf.json", render_ctrf(report))
-    write_whole(folder / "report.junit.xml", plain_text(render_junit(report)))
-    write_whole(folder / "report.md", plain_text(render_markdown(report)))
+    write_whole(folder / "report.ctrf.json", report_text.render_ctrf(report))
+    write_whole(folder / "report.junit.xml", plain_text(report_text.render_junit(report)))
+    write_whole(folder / "report.md", plain_text(report_text.render_markdown(report)))
     write_whole(html, plain_text(render_html(report, before)))
     return html
