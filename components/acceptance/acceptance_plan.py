@@ -25,8 +25,14 @@ from components.acceptance.probes.probe_job import (
     plan_payload_probes,
     rail_speeds,
 )
-from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
-from components.acceptance.probes.suites import Budget, Way, ports_between
+from components.acceptance.probes.probe_plan import (
+    Budget,
+    Way,
+    list_unproven,
+    plan_probes,
+    ports_between,
+    worker_groups,
+)
 from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.lines import number, read_lines, split_lines
+from components.acceptance.logs.lines import launched_finder, number, read_lines, split_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     DeepSpeedRow,
@@ -35,7 +34,7 @@ from components.acceptance.logs.log_model import (
     TrainingLog,
 )
 from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.nccl_table import bus_factor
+from components.acceptance.logs.nccl_lines import bus_factor
 from components.acceptance.logs.node import NodeLog, parse_node_log
 from components.acceptance.logs.perftest import parse_perftest_log
 

@@ -16,7 +16,7 @@ from components.cli.app import StackOrFile, command_app, option, say
 from components.cli.stack import Stack, load_stack_or_file
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
-from components.jobs.mpi import TorchForm
+from components.jobs.job_plan import TorchForm
 from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
 from components.submit import follow

@@ -139,7 +139,7 @@ def find_rail_hcas(
                     "(host_defaults.rail_names)"
                 )
             names[index] = cards[0]
-    script = f"interfaces={shlex.quote(' '.join(names))}\n{job_script('rail_hcas')}"
+    script = job_script("rail_hcas", interfaces=" ".join(names))
     return ("/bin/sh", "-c", script, "rail_hcas", *program)
 
 
@@ -174,12 +174,16 @@ def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple
 
 
 @cache
-def job_script(name: str) -> str:
-    """The text of one of the room's scripts, without its comments: it becomes an argument."""
+def job_script(name: str, **values: str) -> str:
+    """The text of one of the room's scripts, after the values of its variables.
+
+    It has no comments, because it becomes an argument.
+    """
+    head = "".join(f"{key}={shlex.quote(value)}\n" for key, value in values.items())
     folder = resources.files("components.jobs").joinpath("scripts")
     files = (folder.joinpath(f"{part}.sh") for part in _PARTS.get(name, (name,)))
     lines = (line for file in files for line in file.read_text("utf-8").splitlines(keepends=True))
-    return "".join(line for line in lines if not line.lstrip().startswith("#"))
+    return head + "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def mpirun_command(

@@ -17,8 +17,15 @@ from components.acceptance.evidence import Limits, Probe
 from components.acceptance.probes.probe_job import PairTest, nccl_command, perftest_job, scan_call
 from components.core.errors import Bug
 from components.jobs.environment import mpirun_command
-from components.jobs.job_plan import deepspeed_job, deepspeed_launcher, deepspeed_workers
-from components.jobs.mpi import TorchForm, launched_job, mpi_job, torch_objects
+from components.jobs.job_plan import (
+    TorchForm,
+    deepspeed_job,
+    deepspeed_launcher,
+    deepspeed_workers,
+    launched_job,
+    mpi_job,
+    torch_objects,
+)
 from components.jobs.templates import ACCEPTANCE, RUN, fit_name
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec

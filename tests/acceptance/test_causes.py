@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.logs.failures import (
+from components.acceptance.logs.lines import (
     HARMLESS,
     Cause,
     causes_of,

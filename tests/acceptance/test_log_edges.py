@@ -9,14 +9,9 @@ import pytest
 from components.acceptance.digest import parse_training_log
 from components.acceptance.judge.log import judge_nccl_text
 from components.acceptance.logs.lines import LONGEST_LINE, read_lines, split_lines
-from components.acceptance.logs.log_model import (
-    NcclLog,
-    PerftestLog,
-    TrainingLog,
-)
+from components.acceptance.logs.log_model import NcclLog, PerftestLog, TrainingLog
 from components.acceptance.logs.nccl import Run, parse_nccl_log
-from components.acceptance.logs.nccl_paths import Paths
-from components.acceptance.logs.nccl_table import Table
+from components.acceptance.logs.nccl_lines import Paths, Table
 from components.acceptance.logs.perftest import parse_perftest_log
 from tests.acceptance.recordings import load_nccl
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from components.acceptance.logs.nccl_paths import Paths
+from components.acceptance.logs.nccl_lines import Paths
 
 
 def read(*lines: str) -> Paths:

@@ -15,8 +15,14 @@ from components.acceptance.logs.log_model import (
     NcclRow,
 )
 from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.nccl_paths import Paths, messages
-from components.acceptance.logs.nccl_table import fits, has_type, parse_row, rounding
+from components.acceptance.logs.nccl_lines import (
+    Paths,
+    fits,
+    has_type,
+    messages,
+    parse_row,
+    rounding,
+)
 
 INFO: Final = "w0:12:34 [0] NCCL INFO "
 OF_W1: Final = "w1:12:34 [1] NCCL INFO "

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.logs.failures import first_cause, nccl_finder
+from components.acceptance.logs.lines import first_cause, nccl_finder
 from tests.acceptance.recordings import load_nccl
 
 LINES: Final = (Path(__file__).parent / "recorded/nccl_words.tsv").read_text().splitlines()[1:]

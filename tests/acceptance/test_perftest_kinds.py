@@ -14,7 +14,7 @@ import pytest
 from components.acceptance.evidence import RailLimit
 from components.acceptance.judge.log import judge_perftest_text
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
-from components.acceptance.logs.failures import causes_of
+from components.acceptance.logs.lines import causes_of
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 

@@ -13,7 +13,7 @@ from components.acceptance.evidence import (
     RoutingSeen,
 )
 from components.acceptance.judge.site import warn_spread
-from components.acceptance.probes.suites import flows_for, is_telling
+from components.acceptance.probes.probe_plan import flows_for, is_telling
 
 
 @pytest.mark.parametrize(

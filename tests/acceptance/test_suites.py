@@ -14,14 +14,14 @@ from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, Probe
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.probes import probe_plan as probes_plan
-from components.acceptance.probes.probe_plan import plan_probes
-from components.acceptance.probes.suites import (
+from components.acceptance.probes.probe_plan import (
     AT_ONCE,
     LIMIT_S,
     MOST_TESTS,
     Test,
     in_rounds,
     plan_pairs,
+    plan_probes,
 )
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec

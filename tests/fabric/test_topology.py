@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from components.acceptance.probes.suites import ports_between
+from components.acceptance.probes.probe_plan import ports_between
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
 from lab.switches.cumulus.config import child

@@ -42,7 +42,7 @@ from components.acceptance.evidence import Evidence, Hop, ProbeEvidence, Unreach
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.probes.ib_look import IbFacts, IbLook, parse_ib_look
 from components.acceptance.probes.probe_job import HostCommand, HostProbe
-from components.acceptance.probes.suites import AT_ONCE
+from components.acceptance.probes.probe_plan import AT_ONCE
 from components.acceptance.report import archive
 from components.acceptance.report.archive import label_of, subjects_of
 from components.core.errors import DeviceError, UsageError

@@ -10,7 +10,7 @@ from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge import nccl_findings
 from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.verdict import Finding, find_failure, row
-from components.acceptance.logs.failures import first_cause
+from components.acceptance.logs.lines import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
 from components.core.plain_text import counted

@@ -16,7 +16,7 @@ from typing import Final, Literal, cast
 
 from components.acceptance.judge.verdict import Finding, Verdict, first_rule, row, verdict_for
 from components.acceptance.logs.log_model import Hca, HostNetwork, Measure, NcclLog, NcclRow, Sizes
-from components.acceptance.logs.nccl_table import bus_factor, families, rounding
+from components.acceptance.logs.nccl_lines import bus_factor, families, rounding
 from components.core.plain_text import counted
 from components.core.templates import read_table
 

@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, sends_back
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict, row
-from components.acceptance.logs.nccl_table import bus_factor
+from components.acceptance.logs.nccl_lines import bus_factor
 from components.core.plain_text import counted
 from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU

@@ -23,7 +23,7 @@ from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.verdict import Finding, Verdict, overall_verdict, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog, Seen
 from components.acceptance.logs.perftest import NOT_READY
-from components.acceptance.probes.suites import is_telling
+from components.acceptance.probes.probe_plan import is_telling
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""

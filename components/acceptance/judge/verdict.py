@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 from components.acceptance.evidence import Evidence, Limits
-from components.acceptance.logs.failures import first_cause
+from components.acceptance.logs.lines import first_cause
 from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
 from components.core.templates import read_table
 

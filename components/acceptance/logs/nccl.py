@@ -15,11 +15,15 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.acceptance.logs import log_model
-from components.acceptance.logs.failures import COMM_ABORT, FailureFinder, nccl_finder
-from components.acceptance.logs.lines import open_log, read_json
+from components.acceptance.logs.lines import (
+    COMM_ABORT,
+    FailureFinder,
+    nccl_finder,
+    open_log,
+    read_json,
+)
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
-from components.acceptance.logs.nccl_paths import Paths
-from components.acceptance.logs.nccl_table import Table, fits
+from components.acceptance.logs.nccl_lines import Paths, Table, fits
 
 _NEW_CODES: Final = 10_000
 """From 2.9 on, a code is X*10000 + Y*100 + Z, before X*1000 + Y*100 + Z (nccl.h, NCCL_VERSION)."""

@@ -13,8 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from components.acceptance.logs.failures import FailureFinder, perftest_finder
-from components.acceptance.logs.lines import last_digit, open_log, read_json
+from components.acceptance.logs.lines import (
+    FailureFinder,
+    last_digit,
+    open_log,
+    perftest_finder,
+    read_json,
+)
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 
 _LABELS: Final = {

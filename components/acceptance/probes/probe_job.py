@@ -15,16 +15,8 @@ from typing import Final, Literal
 from components.acceptance.evidence import Probe
 from components.containers import container_plan
 from components.core.to_json import OMIT_EMPTY
-from components.jobs import templates
+from components.jobs import job_plan, templates
 from components.jobs.environment import job_script, mpirun_command, program_path
-from components.jobs.job_plan import (
-    EXAMPLES,
-    deepspeed_call,
-    deepspeed_kind,
-    deepspeed_launcher,
-    deepspeed_workers,
-)
-from components.jobs.mpi import launched_job, mpi_job
 from components.kubernetes.manifest import Body
 from components.model import worker_kinds
 from components.model.cluster import ClusterSpec
@@ -130,16 +122,12 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
         size = spec.acceptance.nccl_max_size
         load = (program_path(programs.nccl_tests, "all_reduce_perf"), "-b", size, "-e", size)
         load += ("-n", str(LOAD_ITERATIONS), "-g", str(host.gpus))
-    settings = {
-        "load": shlex.join(("env", "NCCL_DEBUG=INFO", *load)) if load else "",
-        "bandwidth": "nvbandwidth",
-        "diagnose": "1",
-    }
-    lines = [f"{key}={shlex.quote(value)}\n" for key, value in settings.items()]
+    called = shlex.join(("env", "NCCL_DEBUG=INFO", *load)) if load else ""
+    script = job_script("node_health", load=called, bandwidth="nvbandwidth", diagnose="1")
     container = templates.make_container(
         spec.jobs.image, "node", templates.make_limits({}, host.gpus)
     )
-    container["command"] = ["/bin/sh", "-c", "".join(lines) + job_script("node_health")]
+    container["command"] = ["/bin/sh", "-c", script]
     pod = pod_on(host, container) | gpu_runtime(spec)
     name = f"node-{host.name}{ending}"
     probe = Probe(name=name, kind="node", rails=(), nodes=(host.name,), ranks=host.gpus)
@@ -150,13 +138,15 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
 def scan_call(maxsize_exponent: int) -> tuple[str, ...]:
     """DeepSpeed's all-reduce in all sizes up to 2^(exponent - 1) elements a rank."""
     options = ("--scan", "--maxsize", str(maxsize_exponent), "--dist", "torch")
-    return deepspeed_call((f"{EXAMPLES}/benchmarks/communication/all_reduce.py", *options))
+    return job_plan.deepspeed_call(
+        (f"{job_plan.EXAMPLES}/benchmarks/communication/all_reduce.py", *options)
+    )
 
 
 def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> ProbeJob:
     """DeepSpeed's own all-reduce over all its workers, in sizes up to 1 GiB a rank and more."""
     call = scan_call(scan.maxsize_exponent)
-    kind = deepspeed_kind(spec, sample)
+    kind = job_plan.deepspeed_kind(spec, sample)
     probe = Probe(
         name=SCAN_PROBE,
         kind="deepspeed_scan",
@@ -164,8 +154,11 @@ def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> Probe
         nodes=kind.names[: sample.workers],
         ranks=sample.workers * sample.gpus,
     )
-    workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
-    body = mpi_job(spec, SCAN_PROBE, workers, launcher)
+    workers, launcher = (
+        job_plan.deepspeed_workers(spec, sample),
+        job_plan.deepspeed_launcher(spec, sample, call),
+    )
+    body = job_plan.mpi_job(spec, SCAN_PROBE, workers, launcher)
     return ProbeJob(probe, (body,), watched=0, command=call, image=sample.image)
 
 
@@ -197,7 +190,7 @@ def nccl_job(
     # kubeflow/mpi-operator), and a kind may be called as its first host is.
     job = templates.fit_name(name, f"-worker-{len(kind.hosts) - 1}")
     image = spec.jobs.image
-    body = launched_job(spec, job, kind, command, image)
+    body = job_plan.launched_job(spec, job, kind, command, image)
     return ProbeJob(probe, (body,), watched=0, command=command, image=image)
 
 
