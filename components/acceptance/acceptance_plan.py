@@ -1,7 +1,6 @@
 """Plan from the file which probes acceptance runs, which counters it reads, and the job of `watch`.
 
-The objects of `watch` are not in the plan's digest: another schedule does not make an update prove
-the network again.
+The objects of `watch` are not in the plan's digest: another schedule needs no other proof.
 """
 
 from __future__ import annotations
@@ -150,8 +149,7 @@ class AcceptancePlan:
     ib: tuple[IbLook, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts to ask about a fabric of the site's own InfiniBand switches."""
     access: ClusterRef | None = field(default=None, metadata=OMIT_EMPTY)
-    """The servers that have the kubeconfig when the probes run; None for a site without a
-    cluster."""
+    """The servers that have the kubeconfig when the probes run; None without a cluster."""
     images: tuple[ProbePlan, ...] = field(default=(), metadata=OMIT_EMPTY)
     """The checks of the jobs' images, which come before all probes."""
     policy: Policy = Policy()

@@ -91,8 +91,7 @@ class Limits(Seen):
     transport: Literal["roce", "ib"] = "roce"
     require_gdr: bool = True
     priority: int | None = None
-    """The priority of RDMA on NICs and at switch ingress; None for InfiniBand, which has no such
-    priority."""
+    """The priority of RDMA on NICs and at switch ingress; None for InfiniBand, which has none."""
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
     waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
@@ -216,8 +215,7 @@ class Hop(Seen):
     ecn_marked: int | None = None
     """Of a switch, the packets that it marked; of a NIC, the packets that arrived marked."""
     shared: int = Field(default=0, exclude_if=not_)
-    """How many probes of one round crossed it in the same direction; 0 for one alone. It counted
-    all."""
+    """How many probes of a round crossed it in one direction; 0 for one alone. It counted all."""
     retransmissions: int | None = Field(default=None, exclude_if=lambda each: each is None)
     errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=not_)
     """Counter to growth, if it grew: a sound link counts no errors."""

@@ -1,7 +1,6 @@
 """The state that acceptance keeps in a stack: digests and a line or two, at any size.
 
-The request and the evidence grow with the site; the archive keeps them, and the steps hand on their
-digests.
+The request and the evidence grow with the site: the archive has them, and the steps their digests.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ def parse_named(text: str) -> Named:
 def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
     """Read the evidence that the state names, from the store if the site has one.
 
-    Raises: UsageError: it is missing, or has another digest. StoreError: the store refused, or no
-    trusted key signed it.
+    UsageError: it is missing or changed. StoreError: the store refused, or no trusted key signed.
     """
     if named.store is None:
         path = archive.run_folder(named.stack, named.run) / archive.EVIDENCE

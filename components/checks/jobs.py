@@ -12,8 +12,7 @@ from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.core.judge import needs
 from components.core.problem import render_path
 from components.fabric.links import leaves_of_hosts
-from components.jobs.environment import nccl_environment
-from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
+from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT, nccl_environment
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed, PerftestCase, Watch

@@ -21,7 +21,7 @@ from typing import Final, Literal
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.device_drift import Watched
-from components.jobs.environment import find_hcas, job_environment, job_script
+from components.jobs.templates import find_hcas, job_environment, job_script
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of

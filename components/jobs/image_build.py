@@ -71,8 +71,7 @@ class BuildRoom:
     def pin(self, base: str) -> str:
         """Pin the base by its digest; pull it to learn the digest if the name lacks one.
 
-        Raises: UsageError: the base floats. DeviceError: the builder could not get it, or shows no
-        digest.
+        Raises: UsageError: the base floats. DeviceError: the builder has no digest of it.
         """
         if "@sha256:" in check_name(base, "--base"):
             return base

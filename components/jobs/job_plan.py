@@ -1,7 +1,6 @@
 """Plan the MPI operator, jobs over several nodes, and the objects for pods of users.
 
-MPIJobs have a launcher that reaches workers by SSH; DeepSpeed runs as Arena starts it; PyTorch has
-its own jobs.
+An MPIJob's launcher reaches workers by SSH. DeepSpeed runs as Arena starts it.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ from pydantic import JsonValue
 from components.core.errors import SpecError
 from components.core.to_json import HIDDEN
 from components.jobs import templates
-from components.jobs.environment import job_environment, job_script, keep_devices, on_devices
 from components.jobs.templates import (
     RUN,
     JsonObject,
     env_list,
+    job_environment,
+    job_script,
+    keep_devices,
     make,
     make_metadata,
+    on_devices,
     outside_meshes,
     ssh_port,
 )

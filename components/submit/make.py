@@ -16,7 +16,6 @@ from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.probes.probe_job import PairTest, nccl_command, perftest_job, scan_call
 from components.core.errors import Bug
-from components.jobs.environment import mpirun_command
 from components.jobs.job_plan import (
     TorchForm,
     deepspeed_job,
@@ -26,7 +25,7 @@ from components.jobs.job_plan import (
     mpi_job,
     torch_objects,
 )
-from components.jobs.templates import ACCEPTANCE, RUN, fit_name
+from components.jobs.templates import ACCEPTANCE, RUN, fit_name, mpirun_command
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

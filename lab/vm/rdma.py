@@ -15,7 +15,7 @@ from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.probes.probe_job import perftest_command
 from components.core.errors import DeviceError
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from components.model.cluster import ClusterSpec
 from components.remote.step import Endpoint
 from lab.vm.drifts import PF

@@ -13,7 +13,7 @@ import pytest
 from components.acceptance.judge.log import judge_perftest_text
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from tests.acceptance.recordings import load_perftest
 
 GOOD = load_perftest("deepops_dgx1_roce_flattened")

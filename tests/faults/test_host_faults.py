@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.checks.registry import RULES
-from components.jobs.environment import nccl_environment
+from components.jobs.templates import nccl_environment
 from components.model.cluster import ClusterSpec
 from tests.checks.cases import CASES
 from tests.golden.site import load_example

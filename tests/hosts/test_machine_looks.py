@@ -10,7 +10,7 @@ import pytest
 
 from components.hosts.look import parse_look
 from components.hosts.scripts import discover_text
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from tests.hosts.folder_host import folder_host
 
 SWITCH = "sys/bus/pci/devices/0000:07:00.0"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from components.acceptance.probes.probe_plan import plan_probes
-from components.jobs.environment import job_script
-from components.jobs.templates import number_objects
+from components.jobs.templates import job_script, number_objects
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Programs
 from tests.golden.site import changed_spec, load_example

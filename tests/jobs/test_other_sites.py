@@ -11,14 +11,15 @@ import yaml
 
 from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
-from components.jobs.environment import (
+from components.jobs.job_plan import JobsPlan, deepspeed_workers, plan_jobs
+from components.jobs.templates import (
     find_hcas,
     find_rail_hcas,
     job_script,
     nccl_environment,
+    number_objects,
+    sshd_command,
 )
-from components.jobs.job_plan import JobsPlan, deepspeed_workers, plan_jobs
-from components.jobs.templates import number_objects, sshd_command
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example
 from tests.lab_physics.examples import example

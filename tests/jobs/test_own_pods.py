@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from components.jobs.environment import job_environment
 from components.jobs.job_plan import on_rails_script, plan_jobs, plan_own_pods
+from components.jobs.templates import job_environment
 from components.model.jobs import OwnPods
 from tests.golden.site import changed_spec, load_example
 from tests.submit.own_pods import site

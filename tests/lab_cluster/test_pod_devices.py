@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from components.operators.operators_plan import host_device_config, nic_cluster_policy
 from components.pod_network.networks import macvlan_attachments, shared_plugin_config
 from lab.cluster.allocate import allocate, dump_allocation

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.acceptance.probes.probe_plan import plan_probes
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from lab.cluster.document import Doc
 from lab.cluster.launcher import JOB_NAME, JOB_ROLE, run_launcher
 from lab.cluster.pod_probe import World, container_of, probe_pod

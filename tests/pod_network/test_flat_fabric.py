@@ -10,7 +10,7 @@ import pytest
 
 from components.acceptance.probes.probe_plan import list_unproven, plan_probes
 from components.hosts.settings import rail_sysctls
-from components.jobs.environment import nccl_environment
+from components.jobs.templates import nccl_environment
 from components.model.cluster import ClusterSpec
 from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import (

@@ -12,7 +12,7 @@ import pytest
 from components.acceptance.probes.probe_plan import plan_probes
 from components.checks.pod_networks import check_pod_route
 from components.fabric.fabric_plan import plan_fabric
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from components.model.cluster import ClusterSpec
 from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import rail_attachment, server_address

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 from components.submit.make import choose, make_job, render_objects
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec

@@ -32,8 +32,7 @@ WaitKind = Literal[
 ]
 _TABLES: Final[Mapping[str, Mapping[str, Any]]] = read_table(__file__, "waits")
 STUCK: Final[frozenset[WaitKind]] = frozenset({"image", "config"})
-"""Waits that hardly end without help: an image that cannot be pulled, an object that does not
-exist."""
+"""Waits that hardly end without help: an image that cannot be pulled, an absent object."""
 _QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
 NOT_PLACED: Final = "is not scheduled"
 Body = Mapping[str, Any]

@@ -340,8 +340,7 @@ def _last_line(log: str) -> str:
 async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
     """Ask one host; one that does not answer is reported as such.
 
-    If the file has a standby and no master answers, ask the host again until the standby had time
-    to take over.
+    If the file has a standby and no master answers, ask until the standby had time to take over.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + look.takeover_s
@@ -363,8 +362,7 @@ def collect_evidence(
 ) -> Evidence:
     """Run all probes, and measure each; `folder` gets the raw logs.
 
-    `run` is a part of each created object's name. The secrets, by name, include the kubeconfig of
-    an existing cluster.
+    `run` is a part of each object's name. The secrets, by name, include an existing kubeconfig.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started = _now()

@@ -33,8 +33,7 @@ _POD_OF: Final = {
 }
 """Kind to the place of its pods, of an MPIJob those of its workers."""
 _FRESH_S: Final = 5.0
-"""Seconds for which a list of all nodes and pods stays valid: the lists are long on a large
-cluster."""
+"""Seconds for which a list of all nodes and pods stays valid: a large cluster has long ones."""
 NOT_READY_WAIT_S: Final = 60.0
 """A restarted kubelet reports within this time (its default lease is 40 s)."""
 _PODS: Final = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"

@@ -29,15 +29,13 @@ FEWEST_SIBLINGS: Final = 3
 BY_CHANCE: Final = 0.005
 """Share of tests through sound parts that are nevertheless bad: a choice, on the high side."""
 _ALWAYS: Final = 0.98
-"""Share of tests that a broken part makes bad: less than 1, because one odd test must not acquit
-it."""
+"""Share of tests that a broken part makes bad: below 1, because one odd test must not acquit it."""
 _MARGIN: Final = 2.0
 """Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
 _COUNTED: Final = 3.0
 """Log odds that a part gains if an error counter on it grew: sound ports rarely count any."""
 _WHOLE: Final = 0.9
-"""A part with this share of bad tests counts as spoiling all tests; a test or two at the limit may
-pass."""
+"""A part with this share of bad tests spoils all: a test or two at the limit may pass."""
 _WEIGHT: Final = 0.25
 """A part that spoils all its tests comes before a part that spoils some, unless it explains less
 than this share of the other's bad tests: two dead links are not a half-bad leaf."""

@@ -28,8 +28,7 @@ _MOST_RANKS: Final = 65_536
 """Ranks that a log without a list may have."""
 _MOST_SIZES: Final = 10_000
 _LARGEST_STEP: Final = 16
-"""Largest factor between the only two sizes of a log without the line of the wanted sizes: more is
-a gap."""
+"""Largest factor between the only two sizes of a log that lacks the wanted sizes: more is a gap."""
 _AVERAGE_SLACK_GB_S: Final = 0.0055
 """Rows are printed with two decimals, the average with six digits."""
 _RELATIVE_SLACK: Final = 5e-4
@@ -49,8 +48,7 @@ _SPIKE: Final = 1.5
 _VARIES_PERCENT: Final = 5.0
 """Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
 _APART: Final = 0.2
-"""Deviation from the median of all processes from which one is named: a choice, unproven on
-hardware."""
+"""Deviation from the median of all processes that names one: a choice, unproven on hardware."""
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 Way = Literal["verbs", "socket", "other", "unknown"]
 LAYERS: Final = {"ib": "IB", "roce": "RoCE"}

@@ -21,8 +21,7 @@ from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
 _LEAST_SHARE_SEEN: Final = 0.9
-"""Of the bytes that the log says were sent: counters read some seconds apart still include all of
-them."""
+"""Of the bytes that were sent by the log: counters read seconds apart still include all of them."""
 _ABSENT: Final = 0.1
 """Below this share of the least amount the probe did not use the port, whatever its algorithm."""
 HEADER_BYTES: Final = 102
@@ -133,8 +132,7 @@ def claimed_s(item: ProbeEvidence) -> float:
 def judge_amount(sent: Sent, seen: int, mtu_bytes: int = LARGEST_RDMA_MTU) -> Verdict:
     """Judge an amount of bytes; uncertain bounds prove only absence, no other fault.
 
-    A packet of `mtu_bytes` has headers and at most one acknowledgement. A larger amount is `error`:
-    others used the port too.
+    A packet of `mtu_bytes` has headers and at most one acknowledgement. More: others used the port.
     """
     if seen < max(sent.least * _ABSENT, 1):
         return "failed"

@@ -27,8 +27,7 @@ _RDMA: Final = ("RC", "UC", "UD", "XRC", "DC")
 _NEVER_RAW: Final = ("RDMA_Write", "RDMA_Read", "Atomic", "RDMA_Atomic")
 """Titles that a test of raw Ethernet cannot have: it is called Send."""
 _ONE_PACKET: Final = 4096
-"""The largest RDMA MTU: without an MTU in the log, a message of at most this length counts as one
-packet."""
+"""The largest RDMA MTU: without an MTU in the log, a message up to this length is one packet."""
 
 
 def judge_perftest_completeness(log: PerftestLog) -> Finding:

@@ -11,8 +11,7 @@ from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
 from components.core.templates import read_table
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
-"""`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
-it is never a pass."""
+"""`failed`: proven wrong. `error`: not judged. `skipped`: not asked for, or not applicable."""
 SLOW_TEST: Final = 0.85
 """A test between two hosts below this share of the median of like tests is slow. A link that lost
 20 % must be found, and tests of one link differ by about 3 %: a limit of 0.80 would miss half of

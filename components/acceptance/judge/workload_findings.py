@@ -1,8 +1,7 @@
 """Findings about a node's GPUs, about logs of frameworks and of mpirun, and about jobs' images.
 
 A finding about GPUs judges their state before, during and after a load; it names the GPU by index
-and bus ID, and says what to do with it. If the driver or the image hides a value, its row never
-passes.
+and bus ID, and what to do with it. A value that the driver or the image hides never passes.
 """
 
 from __future__ import annotations

@@ -68,8 +68,7 @@ _GAVE_UP_KINDS: Final = frozenset(
 )
 """Kinds of lines that only say that NCCL gave up."""
 COMM_ABORT: Final = "comm_abort"
-"""PyTorch also ends good runs in this way (recorded, 2.11): it counts only in a log of
-nccl-tests."""
+"""PyTorch also ends good runs in this way (recorded, 2.11): it counts only for nccl-tests."""
 _ENDED_KINDS: Final = frozenset({COMM_ABORT, "rank_failed", "scheduler"})
 _WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
 

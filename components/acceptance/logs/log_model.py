@@ -199,8 +199,7 @@ class Sizes(Seen):
     """The largest size; if memory was too small for it, the size to which nccl-tests reduced it."""
     factor: int | None = None
     step_bytes: int | None = None
-    """Exactly one of `step_bytes` and `factor` is set: the next size adds the step, or is a
-    multiple."""
+    """Either this or `factor` is set: the next size adds the step, or is a multiple."""
 
 
 class NcclLog(Seen):

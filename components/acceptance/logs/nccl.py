@@ -81,8 +81,7 @@ _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler", "no_device", "dns", "mpi"}
     | {"missing_program", "missing_library", "host_key", "ssh_login", "usage"}
 )
-"""Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
-began."""
+"""Failures that make even a log without a line of NCCL a run: it ended before NCCL began."""
 _MOST_RUNS: Final = 200
 
 

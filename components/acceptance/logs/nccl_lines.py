@@ -52,16 +52,14 @@ _KEPT: Final = 300
 _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
 """Bandwidths below a limit, and half of their last printed digit."""
 _RELATIVE_SLACK: Final = 0.002
-"""Relative difference in addition to rounding: the recorded logs differ by at most 0.3 %, mostly
-because of rounding."""
+"""Relative difference besides rounding: recorded logs differ by at most 0.3 %, mostly rounding."""
 _TWICE: Final = frozenset({"all_reduce"})
 """Reduced once around the ring and spread once around it."""
 _WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
 """One rank's data goes as it is (broadcast.cu, reduce.cu, sendrecv.cu), or the rank's own part is
 left out of the bandwidth already (hypercube.cu)."""
 _PROCESSOR_TIME: Final = "cputime"
-"""The column that `-C 1` prints instead of the time: the processor's time, which does not grow with
-the size."""
+"""The column of `-C 1` instead of the time: the processor's, which does not grow with the size."""
 _TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
 _AT_REDOP: Final = 3
 """Cells before the column `redop`."""
@@ -126,8 +124,7 @@ _MOST_ENDS: Final = 16 * _MOST
 _FEW: Final = 64
 _GLUED: Final = 2
 _LEAST_OWN: Final = 2
-"""Lines with the same name at their start that make it a host's name: torn text before a name comes
-once."""
+"""Lines that must begin with a name to make it a host's: torn text before a name comes once."""
 
 
 @dataclass(slots=True)

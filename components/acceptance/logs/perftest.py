@@ -89,8 +89,7 @@ _MOST_ROWS: Final = 1000
 _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
-"""The lines that a client's script prints around each call; `: the server is not ready` precedes
-another call."""
+"""The lines that a client's script prints around a call; `: the server` precedes another call."""
 NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
 """Perftest's errors if the server does not listen yet."""
 

@@ -1,8 +1,7 @@
 """Plan from the file what to expect of an InfiniBand fabric and what to ask; read the answers.
 
-The answers are those of `ib_look.sh` on one host, as plain values. Forms:
-lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0. This module does not
-judge.
+The answers are those of `ib_look.sh` on one host, as plain values that are not judged here. Forms:
+lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
 """
 
 from __future__ import annotations

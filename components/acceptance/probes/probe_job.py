@@ -16,7 +16,7 @@ from components.acceptance.evidence import Probe
 from components.containers import container_plan
 from components.core.to_json import OMIT_EMPTY
 from components.jobs import job_plan, templates
-from components.jobs.environment import job_script, mpirun_command, program_path
+from components.jobs.templates import job_script, mpirun_command, program_path
 from components.kubernetes.manifest import Body
 from components.model import worker_kinds
 from components.model.cluster import ClusterSpec
@@ -59,8 +59,7 @@ POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
 SMOKE_DEADLINE_S: Final = 120.0
 """Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
 PERFTEST_DEADLINE_S: Final = 180.0
-"""Seconds for a client that waits at most two minutes for its server, and sends for five
-seconds."""
+"""Seconds for a client that waits up to two minutes for its server, and sends for five seconds."""
 _TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
 
 
@@ -200,8 +199,7 @@ class PairTest:
 
     name: str
     rail: str
-    """The rail of the client, and of the server unless `server_rail` is set; or the adapter's
-    name."""
+    """The rail of the client, and of the server unless `server_rail` is set; or the adapter."""
     cases: tuple[PerftestCase, ...] = (RAIL_CASE,)
     """One after the other; the first failure ends it."""
     server_rail: str = ""

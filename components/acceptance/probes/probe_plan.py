@@ -18,8 +18,7 @@ from components.acceptance.probes import probe_job
 from components.acceptance.probes.probe_job import PERFTEST_SECONDS, RAIL_CASE, PairTest, ProbeJob
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
 from components.fabric.links import list_links, routed_neighbours
-from components.jobs.environment import job_script, program_path
-from components.jobs.templates import SSHD, JsonObject, make_job
+from components.jobs.templates import SSHD, JsonObject, job_script, make_job, program_path
 from components.kubernetes.manifest import Body, pulling
 from components.model import worker_kinds
 from components.model.cluster import ClusterSpec
@@ -42,8 +41,7 @@ MOST_RANKS: Final = 8192
 RANKS_A_SECOND: Final = 100
 """Ranks that mpirun starts and NCCL connects in a second (a choice, unproven on large sites)."""
 TRIAL_PORT: Final = 2299
-"""The port of the trial sshd in the pod, on its loopback address; above 1023, which every user may
-open."""
+"""The port of the trial sshd, on the pod's loopback; above 1023, which every user may open."""
 _SSH: Final = (SSHD, "ssh", "ssh-keygen")
 """`ssh-keygen` makes the key of the trial; OpenSSH's client package has both."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -145,8 +143,7 @@ class ClusterProbes:
 
     jobs: tuple[ProbeJob, ...] = ()
     rounds: tuple[int, ...] = ()
-    """The round of each job, in the same order: jobs with the same number run at once; 0 runs
-    alone."""
+    """The round of each job, in the same order: those of one number run at once; 0 runs alone."""
     images: tuple[ProbeJob, ...] = ()
     """Checks of these jobs' images, which come first."""
     memlock: tuple[Body, ...] = ()

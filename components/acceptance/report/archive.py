@@ -31,8 +31,7 @@ BESIDE: Final = "beside.json"
 """Foreign settings found by the update, for the proof."""
 _BESIDE: Final = TypeAdapter(tuple[ForeignSettingSeen, ...])
 MOST_RUNS: Final = 50
-"""How many runs are read, the newest first; a probe without a proof in them counts as never
-proven."""
+"""How many runs are read, the newest first; a probe unproven in them counts as never proven."""
 _SHOWN: Final = 4
 """Most hosts to name; of more, only the first and the last."""
 

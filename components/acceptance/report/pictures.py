@@ -1,10 +1,8 @@
 """Parts of a report as one HTML file: page, sections, tables, and pictures in the page's colours.
 
-The sheet page.css has two themes by variables, and loads neither fonts nor pictures.
-
-Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes
-with the state of each link. Plain values are the only input, and the same evidence always gives the
-same text.
+The sheet page.css has two themes by variables, and loads neither fonts nor pictures. Pictures are
+bandwidth over size, pairs of each rail, and the devices and links on the way of the probes. Plain
+values are the only input, and the same evidence always gives the same text.
 """
 
 from __future__ import annotations
