@@ -144,10 +144,7 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
 def _read(
     source: str | Iterable[str], lacks: str, take: Callable[[str], bool]
 ) -> tuple[LogFailure, ...] | ParseProblem:
-    """Give each line to `take`, which tells whether only this program prints it.
-
-    Returns the failures of the log, or why it is not a log of the program.
-    """
+    """Give each line to `take`, which knows the program's own; return failures, or the problem."""
     finder, is_known, line = launched_finder(), False, None
     for _, line in read_lines(source):
         finder.feed(line)

@@ -71,10 +71,7 @@ class Named:
 
 
 def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
-    """The stdin of the evidence step, for a request whose `text` has the facts of instances.
-
-    An update keeps the text in the archive before the step may run.
-    """
+    """The stdin of the evidence step; `keep` puts the request's `text` into the archive first."""
     digest = archive.keep_request(request.stack, text) if keep else archive.digest_of(text)
     site = (request.plan_digest, request.stack, request.provenance)
     return render_lines(asdict(Asked(*site, digest, request.acceptance.shared, request.repairs)))
@@ -106,10 +103,7 @@ def for_gate(plan_digest: str, printed: str) -> str:
 
 
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:
-    """Judge a report at a later time: old evidence, and that of another plan, prove nothing.
-
-    `asked` is the digest of the plan to prove; empty if unknown.
-    """
+    """Judge a report later: old evidence, and that of another plan than `asked`, prove nothing."""
     evidence, found = report.evidence, list[Finding]()
     limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
     if age is None or not -1 <= age <= limit:  # a clock may be a day off

@@ -122,10 +122,7 @@ class BuildRoom:
 
 
 def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> DeviceError:
-    """Explain from its last output why a builder failed, and how to fix it.
-
-    `aim` is the command that failed: `push <tag>`.
-    """
+    """Explain from its last output why a builder failed at an `aim` such as `push <tag>`."""
     registry = registry_of(image)
     words = {"registry": registry, "login": f"{builder} login {registry}"}
     # Errors of the recipe's steps about other hosts are not the registry's.

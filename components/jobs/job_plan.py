@@ -347,10 +347,7 @@ def rail_pod(
     container: JsonObject,
     **more: JsonValue,
 ) -> JsonObject:
-    """The pod template of a job's workers: on the rails, and one on a node.
-
-    `own` are labels that the pods of this job alone have; `rail_container` makes the container.
-    """
+    """The pod template of workers: on the rails, one on a node; `own` are this job's labels."""
     volumes: list[JsonValue] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}},
         *workers.volumes,
@@ -412,10 +409,7 @@ def launched_job(
     *,
     twice: bool = False,
 ) -> Body:
-    """The MPIJob that runs a command of `mpirun_command` over all workers of a kind.
-
-    `twice` runs it again over TCP afterwards.
-    """
+    """The MPIJob of a `mpirun_command` over all workers of a kind, `twice` to compare with TCP."""
     workers, script = _all_of(spec, kind, image), "mpi_compare" if twice else "mpi_launch"
     ssh = templates.ssh_options(
         templates.ssh_port(spec, host_network=workers.attachment.host_network)

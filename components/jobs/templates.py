@@ -128,10 +128,7 @@ def make_metadata(spec: ClusterSpec, name: str, **labels: JsonValue) -> JsonObje
 
 
 def fit_name(name: str, ending: str = "") -> str:
-    """A job's name with room for the run's number: a hash replaces the end of a long one.
-
-    `ending` is what Kubernetes or an operator adds to it to name a pod.
-    """
+    """A job's name, cut to a hash to leave room for a run's number and the `ending` of pods."""
     longest = LONGEST_NAME - len("-") - _DIGITS - len(ending)
     if len(name) <= longest:
         return name
@@ -212,10 +209,7 @@ def ssh_options(port: int) -> str:
 
 
 def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
-    """The NCCL variables of a job, sorted by name.
-
-    The InfiniBand adapters are not in it: each rank finds them on its node (`find_hcas`).
-    """
+    """A job's NCCL variables by name; each rank finds its adapters on its node (`find_hcas`)."""
     jobs = spec.jobs
     values = {
         "NCCL_DEBUG": "INFO",
@@ -332,10 +326,7 @@ def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple
 
 @cache
 def job_script(name: str, **values: str) -> str:
-    """The text of one of the room's scripts, after the values of its variables.
-
-    It has no comments, because it becomes an argument.
-    """
+    """One of the room's scripts without comments, after the values of its variables."""
     head = "".join(f"{key}={shlex.quote(value)}\n" for key, value in values.items())
     folder = resources.files("components.jobs").joinpath("scripts")
     files = (folder.joinpath(f"{part}.sh") for part in _PARTS.get(name, (name,)))

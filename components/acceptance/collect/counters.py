@@ -124,10 +124,7 @@ def counters_script(interfaces: Sequence[str]) -> str:
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
-    """Name a switch port's counters: received by priority, sent by traffic class.
-
-    It leaves out counters that the system lacks or that the driver cannot read.
-    """
+    """Name a switch port's known counters: received by priority, sent by traffic class."""
     found: dict[str, int | None] = {
         "rx_discards": port.rx_discards, "ecn_marked": port.ecn_marked, "rx_bytes": port.rx_bytes
     }  # fmt: skip

@@ -338,10 +338,7 @@ def _last_line(log: str) -> str:
 
 
 async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
-    """Ask one host; one that does not answer is reported as such.
-
-    If the file has a standby and no master answers, ask until the standby had time to take over.
-    """
+    """Ask a host, again while a standby may take over; one that does not answer is reported."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + look.takeover_s
     while True:
@@ -435,10 +432,7 @@ async def _look(plan: AcceptancePlan, secrets: Mapping[str, str]) -> dict[str, I
 
 
 def _read_memlock(this: Round, api: Api) -> dict[str, str]:
-    """The output of `ulimit -l` in a pod of each worker; if a pod gave no answer, the reason.
-
-    A node that an administrator closed to pods is not asked.
-    """
+    """Worker to `ulimit -l` in a pod there, or why none answered; closed nodes are not asked."""
     bodies = _numbered(this, this.plan.memlock)
 
     def ask(body: Body, hindered: Hindrance | None) -> str | None:

@@ -208,10 +208,7 @@ class Turn:
         self._places = {each.probe.name: place for place, each in enumerate(self.probes, 1)}
 
     def why_skipped(self, probe: ProbePlan, objects: Sequence[Body]) -> str:
-        """Why the probe is not run, as a sentence; empty if it is.
-
-        It waits for busy nodes as long as the site allows.
-        """
+        """Why the probe is not run, in a sentence, after a wait for busy nodes; empty if it is."""
         if not self.policy.asked:
             return NEVER
         budget = self.policy.time_budget_s

@@ -100,10 +100,7 @@ def judge_perftest_text(
     min_gbit_s: float | None = None,
     asked: PerftestAsked | None = None,
 ) -> LogVerdict:
-    """Judges the log of a perftest client; of several runs in it, each.
-
-    The least average counts for the largest size, one way, in Gb/s of 10^9 bits.
-    """
+    """Judges each run of a perftest client; the floor is one way, of the largest size, in Gb/s."""
     log = parse_perftest_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a perftest log")
@@ -135,10 +132,7 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
-    """Judges the log of DeepSpeed's communication benchmark.
-
-    The least bus bandwidth counts for the largest message, in Gb/s of 10^9 bits.
-    """
+    """Judges DeepSpeed's communication benchmark; the floor is of its largest message, in Gb/s."""
     log = parse_deepspeed_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of DeepSpeed's benchmark")

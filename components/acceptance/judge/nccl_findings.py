@@ -469,10 +469,7 @@ def warn_stragglers(log: NcclLog) -> list[Finding]:
 
 
 def speaks(device: str) -> str:
-    """Read the kind of a device from its name: `RoCE` for an Ethernet link, or empty if unknown.
-
-    NCCL may have merged several: `mlx5_0+mlx5_1`.
-    """
+    """The kind of a device, or of merged ones (`mlx5_0+mlx5_1`), by name; empty if unknown."""
     found = {
         next((what for what, name in _SPEAKS.items() if name.fullmatch(part)), "")
         for part in device.split("+")

@@ -82,10 +82,7 @@ class Line(NamedTuple):
 
 
 def read_lines(source: str | Iterable[str]) -> Iterator[Line]:
-    """The lines of all ranks without tags, prefixes and terminal colours; empty ones are left out.
-
-    A tag inside a line ends that line: the rest belongs to another rank.
-    """
+    """The lines of all ranks without prefixes and colours; a tag inside a line ends that line."""
     for raw in _physical((source,) if isinstance(source, str) else source):
         line = _clean(raw)
         if "<std" not in line and len(line) <= LONGEST_LINE:
@@ -229,10 +226,7 @@ class _Reader(Protocol):
 
 
 def read_chunks(file: _Reader) -> Iterator[str]:
-    """The text of a file in pieces: UTF-8, or UTF-16 as Windows' redirection writes it.
-
-    Other bytes become replacement characters.
-    """
+    """The text of a file in pieces: UTF-8, or UTF-16 as Windows writes it; odd bytes replaced."""
     first = file.read(_CHUNK_BYTES)
     encoding = next((name for mark, name in _MARKS.items() if first.startswith(mark)), "utf-8")
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")

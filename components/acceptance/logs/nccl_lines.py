@@ -408,10 +408,7 @@ class Paths:
                 self.odd_names.add(name)
 
     def settle(self, listed: Iterable[str]) -> None:
-        """Correct the names of hosts: a glued one begins with the end of another message.
-
-        The names of the hosts that nccl-tests listed are certain.
-        """
+        """Correct glued names of hosts; those that nccl-tests listed are certain."""
         own = {*listed, *(name for name, count in self.starts.items() if count >= _LEAST_OWN)}
         self.host_of = {rank: _own_name(host, own) for rank, host in self.host_of.items()}
         ways: dict[str, Way] = {}

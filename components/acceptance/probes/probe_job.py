@@ -256,10 +256,7 @@ def perftest_command(
 def perftest_job(
     spec: ClusterSpec, pair: RailPair, test: PairTest, *, as_jobs: bool = False
 ) -> ProbeJob:
-    """One test between two workers as two plain pods; the data of a read flow to the client.
-
-    `as_jobs` makes two Jobs for a user, whose addresses are known before they run.
-    """
+    """One test as two pods, or Jobs with known addresses; the data of a read flow to the client."""
     name = f"perftest-{test.name}-{pair.client.name}-{pair.server.name}"
     own, far = spec.rail(test.rail), spec.rail(test.server_rail or test.rail)
     if own is None or far is None:

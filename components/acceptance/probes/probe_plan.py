@@ -355,10 +355,7 @@ class Part:
 
 
 def plan_pairs(spec: ClusterSpec, others_s: float) -> tuple[Part, ...]:
-    """Plan the tests between pairs of a site, the most important first, as far as time allows.
-
-    Everything else in the suite takes `others_s` seconds.
-    """
+    """Plan tests between pairs, the most important first, in the time that `others_s` leaves."""
     found: list[Part] = []
     for what, tests in _wanted(spec):
         left_s = LIMIT_S[spec.acceptance.suite] - others_s - sum(each.expected_s for each in found)

@@ -81,10 +81,7 @@ def keep_file(path: Path, text: str) -> None:
 
 
 def keep_foreign_settings(stack: str, run: int, found: Sequence[ForeignSettingSeen] | None) -> None:
-    """Archive the foreign settings found before an update, for the proof of that number.
-
-    None, if nothing was read, deletes the result of an earlier update with the same number.
-    """
+    """Archive the foreign settings for the proof of a run; None deletes earlier ones."""
     place = run_folder(stack, run) / BESIDE
     if found is None:
         place.unlink(missing_ok=True)
@@ -194,10 +191,7 @@ def label_of(probe: Probe) -> str:
 
 
 def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, str]:
-    """Each wanted subject to the end of the last run that proved it; absent if none did.
-
-    `before` is the number of the current run; `subjects_of` names subjects.
-    """
+    """Each wanted subject to the end of the last run before this number that proved it."""
     found: dict[str, str] = {}
     for evidence in _earlier(stack, before):
         report = judge_evidence(evidence)

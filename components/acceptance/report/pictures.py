@@ -77,10 +77,7 @@ class _Scale:
 def draw_busbw(
     rows: Sequence[NcclRow], floor: float, limit: float, before: Sequence[NcclRow] = ()
 ) -> str:
-    """Draw one collective's bus bandwidth over its message sizes, and that of an earlier run.
-
-    The line rate is the limit; GB/s.
-    """
+    """Draw a collective's GB/s over message sizes, the line rate as limit, and an earlier run."""
     sizes = [row.size_bytes or 1 for row in rows]
     best = [row.worst_busbw_gb_s for row in (*rows, *before)]
     top = _HEADROOM * max(floor, limit, *best, 1e-9)
@@ -208,10 +205,7 @@ _STEP, _ROW = 112.0, 150.0
 
 
 def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:
-    """Draw the devices in layers, the hosts lowest, and each link between two layers in its state.
-
-    The second result is the number of devices that did not fit.
-    """
+    """Draw devices in layers, hosts lowest, and links by state; count those that do not fit."""
     rank = {name: _WORST["good"] for layer in layers for name in layer}
     for way in ways:
         for name in (way.near, way.far):

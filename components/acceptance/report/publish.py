@@ -179,10 +179,7 @@ def _growth(hop: Hop, limits: Limits) -> Iterator[tuple[str, int, *tuple[Pair, .
 
 
 def write_readable(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable for the node exporter's user; or OSError.
-
-    The collector reads only names that end in `.prom`, never the draft.
-    """
+    """Write a file whole for the node exporter, which reads only names in `.prom`; or OSError."""
     path.parent.stat()
     write_whole(path, text)
     path.chmod(0o644)

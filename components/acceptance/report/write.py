@@ -163,10 +163,7 @@ def plots(report: Report, before: Evidence | None) -> str:
 
 
 def render_html(report: Report, before: Report | None = None) -> str:
-    """Render a report: verdict and what to do first, pictures, then the evidence, folded.
-
-    `before` is another run of the same site, to compare with.
-    """
+    """Render a report: what to do first, pictures, folded evidence, and the run `before` it."""
     evidence, site = report.evidence, escape(report.evidence.cluster)
     title = f"{evidence.cluster}: acceptance {report.verdict}"
     passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
@@ -336,10 +333,7 @@ def _number(text: str) -> tuple[str, str]:
 
 
 def write_report(report: Report, folder: Path, before: Report | None = None) -> Path:
-    """Write all forms of a report into a folder, which is made if it is absent; return the page.
-
-    `before` is the run to compare with: usually the last accepted one.
-    """
+    """Write all forms of a report into a folder, compared with `before`; return the page."""
     folder.mkdir(parents=True, exist_ok=True)
     evidence, html = folder / EVIDENCE, folder / "report.html"
     if not evidence.exists():  # the state names it by its digest, and it must not change
