@@ -11,17 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from components.artefacts import lock as locks
 from components.artefacts import naming
 from components.artefacts.listing import Artefact, artefacts_of
-from components.artefacts.lock import (
-    INDEX,
-    Bundle,
-    Bundled,
-    Lock,
-    blob_path,
-    open_bundle,
-    wanted_of,
-)
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import FoundImage, RegistryClient, find_image
 from components.artefacts.resolve import chart_archive
@@ -32,13 +24,13 @@ from components.model.cluster import ClusterSpec
 _NAME: Final = "org.opencontainers.image.ref.name"
 
 
-def fetch_ahead(reach: Reach, lock: Lock) -> None:
+def fetch_ahead(reach: Reach, lock: locks.Lock) -> None:
     """Fetch the lock's charts, and the files that this machine sends to hosts.
 
     Complete files are not fetched again. All failures are reported at once, before any device is
     changed.
     """
-    bundle = open_bundle(reach.spec.sources.bundle)
+    bundle = locks.open_bundle(reach.spec.sources.bundle)
     tried = (_bring(each, entry, bundle, reach) for each, entry in _wanted(reach, lock))
     if not (failed := [error for error in tried if error]):
         return
@@ -46,7 +38,7 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
     raise UnreachableError(text) if any(e.exit_code != 1 for e in failed) else SpecError(text)
 
 
-def charts_away(spec: ClusterSpec, lock: Lock) -> dict[str, str]:
+def charts_away(spec: ClusterSpec, lock: locks.Lock) -> dict[str, str]:
     """Path to name and version, for each chart of the lock that this machine lacks."""
     found = (entry for each in artefacts_of(spec) if (entry := lock.find(each)))
     places = ((chart_archive(each), each) for each in found if each.kind == "chart")
@@ -58,7 +50,7 @@ def _is_here(target: Path, digest: str) -> bool:
     return target.is_file() and naming.digest_of(target) == digest
 
 
-def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
+def _wanted(reach: Reach, lock: locks.Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
     """Each artefact that this machine needs, with its digest and its path."""
     sends = naming.sends_files(reach.spec.sources)
     for artefact in artefacts_of(reach.spec):
@@ -71,7 +63,7 @@ def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Pat
 
 
 def _bring(
-    artefact: Artefact, wanted: tuple[str, Path], bundle: Bundle | None, reach: Reach
+    artefact: Artefact, wanted: tuple[str, Path], bundle: locks.Bundle | None, reach: Reach
 ) -> RailyardError | None:
     digest, target = wanted
     if _is_here(target, digest):
@@ -104,12 +96,12 @@ def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
 
 
 def gather(
-    reach: Reach, lock: Lock, folder: Path, tell: Callable[[str], None]
+    reach: Reach, lock: locks.Lock, folder: Path, tell: Callable[[str], None]
 ) -> list[RailyardError]:
     """Fetch what a bundle lacks, and return the errors; `bundle.json` is written without any."""
     failed: list[RailyardError] = []
-    done: list[Bundled] = []
-    for artefact, digest in wanted_of(reach.spec, lock):
+    done: list[locks.Bundled] = []
+    for artefact, digest in locks.wanted_of(reach.spec, lock):
         try:
             if artefact.kind == "image":
                 name = naming.parse_image(artefact.address).pinned(f"sha256:{digest}")
@@ -118,14 +110,16 @@ def gather(
                 # Every part: a registry refuses an incomplete list, and the lock has its digest.
                 found = find_image(client, image, None)
                 save_image(client, image, found, folder)
-                place = str(blob_path(folder, found.manifest.digest).relative_to(folder))
+                place = str(locks.blob_path(folder, found.manifest.digest).relative_to(folder))
             else:
                 place = f"files/{naming.file_in_mirror(artefact.address)}"
                 if artefact.kind == "chart":
                     place = f"charts/{artefact.name}-{artefact.version}.tgz"
                 if not _is_here(folder / place, digest):
                     _put(reach, artefact, digest, folder / place)
-            done.append(Bundled(artefact.name, artefact.kind, artefact.address, digest, place))
+            done.append(
+                locks.Bundled(artefact.name, artefact.kind, artefact.address, digest, place)
+            )
             tell(f"{artefact.kind:<6} {artefact.name}")
         except FetchError as error:
             failed.append(error)
@@ -139,7 +133,7 @@ def gather(
         _write_json(folder / "images" / "oci-layout", {"imageLayoutVersion": "1.0.0"})
         _write_json(folder / "images" / "index.json", {"schemaVersion": 2, "manifests": listed})
         whole = {"version": 1, "site": reach.spec.name, "artefacts": [asdict(e) for e in done]}
-        _write_json(folder / INDEX, whole)
+        _write_json(folder / locks.INDEX, whole)
     return failed
 
 
@@ -149,11 +143,11 @@ def save_image(
     """Put an image into the layout: layers first, so a manifest never lacks one."""
     for manifest in found.manifests:
         for digest, size in manifest.blobs():
-            target = blob_path(folder, digest)
+            target = locks.blob_path(folder, digest)
             if not (target.is_file() and target.stat().st_size == size):
                 client.save_blob(image.repository, digest, target)
     for manifest in (*found.manifests, found.manifest):
-        target = blob_path(folder, manifest.digest)
+        target = locks.blob_path(folder, manifest.digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(manifest.body)
 
@@ -170,7 +164,7 @@ def _write_whole(path: Path, body: bytes) -> None:
 
 
 def push_bundle(
-    bundle: Bundle,
+    bundle: locks.Bundle,
     client: RegistryClient,
     name_of: Callable[[str], str],
     tell: Callable[[str], None],

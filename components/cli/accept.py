@@ -22,16 +22,8 @@ from components.acceptance.report.archive import EVIDENCE, latest_evidence, run_
 from components.acceptance.report.publish import proof_samples, render_metrics
 from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report
+from components.cli import stack as stacks
 from components.cli.app import StackName, TextOrJson, option, say
-from components.cli.stack import (
-    Stack,
-    archive_of,
-    config_flags,
-    load_stack,
-    pulumi,
-    read_config,
-    run_pulumi,
-)
 from components.core.errors import RailyardError, UsageError
 from components.core.to_json import to_json
 from components.drift.applied import applied_from_export
@@ -56,12 +48,12 @@ def accept(
     Repairs nothing first, and leaves busy devices alone. Exit codes: 0 passed, 1 failed, 4 could
     not be judged.
     """
-    archive = archive_of(stack)
+    archive = stacks.archive_of(stack)
     before = latest_evidence(archive)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
-    flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]
-    done = run_pulumi(
-        ["up", *flags, *targets],
+    flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack]
+    done = stacks.run_pulumi(
+        ["up", *flags, *stacks.config_flags(stack), *targets],
         environment={"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope},
         deadline_s=None,
     )
@@ -86,7 +78,7 @@ def ready(
     Changes nothing. Exit codes: 0 everything is ready, 1 something is not, 2 unknown stack, 4 the
     cluster did not answer.
     """
-    loaded = load_stack(stack)
+    loaded = stacks.load_stack(stack)
     asked = asked_of(loaded)
     try:
         calls = connect(loaded)
@@ -106,7 +98,7 @@ def ready(
     raise typer.Exit(int(bool(found)))
 
 
-def asked_of(loaded: Stack) -> Asked:
+def asked_of(loaded: stacks.Stack) -> Asked:
     """Return the objects and Helm releases of the plan, which must be ready."""
     plan = loaded.plan
     return Asked(
@@ -115,7 +107,7 @@ def asked_of(loaded: Stack) -> Asked:
     )
 
 
-def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
+def connect(loaded: stacks.Stack, secrets: Mapping[str, str] | None = None) -> Calls:
     """Connect to the API; UsageError without a started cluster, DeviceError without an answer."""
     secrets = loaded.reach_secrets if secrets is None else secrets
     access = loaded.plan.acceptance.access
@@ -143,10 +135,10 @@ def report(
     needed = named.store.secrets if named and named.store else ()
     own: Mapping[str, str] = {}
     if any(each.secret for each in needed):
-        own = read_config(stack).secrets
+        own = stacks.read_config(stack).secrets
     outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
     secrets = {**own, **outside, **secrets_from(os.environ)}
-    evidence = latest_evidence(archive_of(stack)) if named is None else None
+    evidence = latest_evidence(stacks.archive_of(stack)) if named is None else None
     if named is not None:
         evidence = parse_evidence(read_proof(named, secrets))
     elif evidence is not None:
@@ -160,7 +152,7 @@ def report(
     if form == "prometheus":
         say(render_metrics(evidence.cluster, proof_samples(judged)), nl=False)
         return
-    page = (run_folder(archive_of(stack), evidence.run) / "report.html").absolute()
+    page = (run_folder(stacks.archive_of(stack), evidence.run) / "report.html").absolute()
     other = None if against is None else judge_evidence(_run(stack, against, named, secrets))
     if other is not None or not page.exists():
         write_report(judged, page.parent, other)
@@ -175,7 +167,7 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
         from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
 
         return parse_evidence(open_store(named.store, secrets).fetch(named.stack, number))
-    path = run_folder(archive_of(stack), number) / EVIDENCE
+    path = run_folder(stacks.archive_of(stack), number) / EVIDENCE
     try:
         return parse_evidence(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -192,7 +184,7 @@ def _named(stack: str) -> Named | None:
     if shutil.which("pulumi") is None:
         return None
     try:
-        exported = pulumi(["stack", "export", "--stack", stack])
+        exported = stacks.pulumi(["stack", "export", "--stack", stack])
         step = applied_from_export(exported).step(EVIDENCE_STEP)
         return parse_named(step.stdout) if step else None
     except UsageError:

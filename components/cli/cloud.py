@@ -12,52 +12,50 @@ import yaml
 
 from components.cli.app import StackName, command_app, say
 from components.cloud import ensure, instances, preflight
+from components.cloud import request as requests
 from components.cloud.crusoe_api import CrusoeApi, Patience
-from components.cloud.request import (
-    PREVIOUS_OUTPUT,
-    ImageRequest,
-    ObjectRequest,
-    PreflightRequest,
-    Printed,
-    ReadyRequest,
-    only_one,
-    open_api,
-    parse_request,
-    previous_of,
-    render_printed,
-)
 from components.remote.step import secrets_from
 
 app = command_app("Print a site with the cloud instances that a stack made.")
-RequestT = TypeVar("RequestT", ImageRequest, ObjectRequest, PreflightRequest, ReadyRequest)
-_Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
-_Call = Callable[[CrusoeApi, RequestT, Printed], Printed]
+RequestT = TypeVar(
+    "RequestT",
+    requests.ImageRequest,
+    requests.ObjectRequest,
+    requests.PreflightRequest,
+    requests.ReadyRequest,
+)
+_Verb = Callable[[str, Mapping[str, str], Patience | None], requests.Printed]
+_Call = Callable[[CrusoeApi, RequestT, requests.Printed], requests.Printed]
 
 
 def _verb(kind: type[RequestT], call: _Call[RequestT]) -> _Verb:
-    def run(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-        request = parse_request(kind, text)
-        api = open_api(request.api, secrets_from(environ), patience)
-        one = isinstance(request, ObjectRequest)
-        with only_one(request.api, request.kind, request.name) if one else nullcontext():
-            return call(api, request, previous_of(environ.get(PREVIOUS_OUTPUT, "")))
+    def run(text: str, environ: Mapping[str, str], patience: Patience | None) -> requests.Printed:
+        request = requests.parse_request(kind, text)
+        api = requests.open_api(request.api, secrets_from(environ), patience)
+        one = isinstance(request, requests.ObjectRequest)
+        with requests.only_one(request.api, request.kind, request.name) if one else nullcontext():
+            return call(
+                api, request, requests.previous_of(environ.get(requests.PREVIOUS_OUTPUT, ""))
+            )
 
     return run
 
 
-def _claim(text: str, environ: Mapping[str, str], _: Patience | None) -> Printed:
-    previous = previous_of(environ.get(PREVIOUS_OUTPUT, ""))
-    return preflight.claim(parse_request(PreflightRequest, text), previous)
+def _claim(text: str, environ: Mapping[str, str], _: Patience | None) -> requests.Printed:
+    previous = requests.previous_of(environ.get(requests.PREVIOUS_OUTPUT, ""))
+    return preflight.claim(requests.parse_request(requests.PreflightRequest, text), previous)
 
 
 VERBS: Final[dict[str, _Verb]] = {
-    "preflight": _verb(PreflightRequest, preflight.preflight),
+    "preflight": _verb(requests.PreflightRequest, preflight.preflight),
     "claim": _claim,
-    "image": _verb(ImageRequest, lambda api, request, _: preflight.resolve_image(api, request)),
-    "ensure": _verb(ObjectRequest, ensure.ensure),
-    "await": _verb(ReadyRequest, instances.await_instance),
-    "remove": _verb(ObjectRequest, ensure.remove),
-    "sweep": _verb(PreflightRequest, preflight.sweep),
+    "image": _verb(
+        requests.ImageRequest, lambda api, request, _: preflight.resolve_image(api, request)
+    ),
+    "ensure": _verb(requests.ObjectRequest, ensure.ensure),
+    "await": _verb(requests.ReadyRequest, instances.await_instance),
+    "remove": _verb(requests.ObjectRequest, ensure.remove),
+    "sweep": _verb(requests.PreflightRequest, preflight.sweep),
 }
 
 
@@ -69,7 +67,7 @@ def run_verb(
     Raises: UsageError: stdin is not a request, or a secret is missing. CloudError: the API refused.
     DeviceError: the cloud cannot give what the request asks for.
     """
-    return render_printed(VERBS[verb](text, environ, patience))
+    return requests.render_printed(VERBS[verb](text, environ, patience))
 
 
 def _command(name: str) -> Callable[[], None]:
@@ -93,6 +91,6 @@ def export(stack: StackName = "") -> None:
 
     loaded = load_stack(stack)
     recorded = {host.name: loaded.applied.step(f"{host.name}-await") for host in loaded.spec.hosts}
-    facts = {name: previous_of(step.stdout) for name, step in recorded.items() if step}
+    facts = {name: requests.previous_of(step.stdout) for name, step in recorded.items() if step}
     document = export_bring_your_own(loaded.spec, facts)
     say(yaml.safe_dump(document, sort_keys=False, width=100), nl=False)

@@ -16,16 +16,8 @@ from components.core.limits import read_text
 from components.core.problem import exit_code
 from components.model.secret_refs import list_secrets
 from components.plan.make import count_resources, make_plan
+from components.project import engine as engines
 from components.project import write
-from components.project.engine import (
-    Engine,
-    advise_state,
-    judge_engine,
-    judge_lab_parts,
-    look_at_engine,
-    salt_of,
-    wanted_versions,
-)
 from components.project.resize import numbers_of, read_found, resize
 from components.project.wheel import own_version, pack_wheel
 from components.reading.load import parse_site
@@ -60,7 +52,7 @@ def init(  # noqa: PLR0913 - one parameter for each option
         gone = "".join(f", and took {each} away" for each in old)
         say(f"{folder}: wrote {write.REQUIREMENTS} and {wheel.path}{gone}.")
         return
-    engine = look_at_engine(os.environ, folder)
+    engine = engines.look_at_engine(os.environ, folder)
     if check:
         _check(engine, folder, stack)
         return
@@ -82,7 +74,7 @@ def init(  # noqa: PLR0913 - one parameter for each option
         raise UsageError(f"{what} Nothing was written.") from error
     site = resize(text, rails, hosts, cards)
     files = write.render_files(
-        write.ProjectPlan(name, stack, site, pack_wheel(), wanted_versions())
+        write.ProjectPlan(name, stack, site, pack_wheel(), engines.wanted_versions())
     )
     # Read the site that will be written: `railyard check` must accept it but for its marks.
     checked = check_loaded(parse_site(site, write.SITE_FILE), write.SITE_FILE)
@@ -99,15 +91,15 @@ def init(  # noqa: PLR0913 - one parameter for each option
     say(write.render_next_steps(folder, stack, engine, secrets))
 
 
-def _check(engine: Engine, folder: Path, stack: str) -> None:
-    salt = salt_of(folder / f"Pulumi.{stack}.yaml")
-    found = (*judge_engine(engine), *judge_lab_parts(engine, os.environ, salt))
+def _check(engine: engines.Engine, folder: Path, stack: str) -> None:
+    salt = engines.salt_of(folder / f"Pulumi.{stack}.yaml")
+    found = (*engines.judge_engine(engine), *engines.judge_lab_parts(engine, os.environ, salt))
     # Advice by the size of the site, unless `check` refuses it.
     file = folder / write.SITE_FILE
     checked = load_checked_site(file) if file.is_file() else None
     if checked and checked.spec:
         plan = make_plan(checked.spec, stack, checked.lock)
-        if advice := advise_state(count_resources(plan), engine.backend):
+        if advice := engines.advise_state(count_resources(plan), engine.backend):
             say(advice)
     if found:
         say(write.render_findings(found))

@@ -19,18 +19,7 @@ from components.jobs.image_build import BuildRoom, check_name, choose_builder
 from components.jobs.job_plan import TorchForm
 from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
-from components.submit import follow
-from components.submit.make import (
-    Asked,
-    Chosen,
-    JobKind,
-    Refusal,
-    UserJob,
-    choose,
-    chosen_hosts,
-    make_job,
-    render_objects,
-)
+from components.submit import follow, make
 
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
@@ -38,7 +27,9 @@ image_app = command_app("Build the image in which acceptance and sample jobs run
 
 
 def job(  # noqa: PLR0913 - one parameter for each option
-    kind: Annotated[JobKind, typer.Argument(help="nccl, perftest, deepspeed, horovod, pytorch")],
+    kind: Annotated[
+        make.JobKind, typer.Argument(help="nccl, perftest, deepspeed, horovod, pytorch")
+    ],
     site: StackOrFile = "",
     program: Annotated[
         list[str] | None,
@@ -69,15 +60,15 @@ def job(  # noqa: PLR0913 - one parameter for each option
     """
     if compare not in {None, "tcp"}:
         raise UsageError(f"--compare {compare} is not known.\n  fix    write --compare tcp.")
-    asked = Asked(
+    asked = make.Asked(
         kind=kind, nodes=tuple(each.strip() for each in nodes.split(",") if each.strip()),
         name=name, image=image, collective=collective, compare=compare is not None, form=form,
         program=tuple(program or ()),
     )  # fmt: skip
     found = load_stack_or_file(site)
-    chosen, troubles = choose(found.spec, asked)
+    chosen, troubles = make.choose(found.spec, asked)
     if not run:
-        say(render_objects(make_job(_good(chosen, troubles)).objects), nl=False)
+        say(make.render_objects(make.make_job(_good(chosen, troubles)).objects), nl=False)
         return
     api, ready = _ready(found, asked, chosen, troubles)
     follow.create(api, ready)
@@ -99,15 +90,15 @@ def job(  # noqa: PLR0913 - one parameter for each option
     raise typer.Exit(1 if 1 in codes else max(codes))
 
 
-def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
+def _good(chosen: make.Chosen | None, troubles: tuple[make.Refusal, ...]) -> make.Chosen:
     if chosen is None:
         raise UsageError("\n".join(map(str, troubles)))
     return chosen
 
 
 def _ready(
-    site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
-) -> tuple[Api, UserJob]:
+    site: Stack, asked: make.Asked, chosen: make.Chosen | None, troubles: tuple[make.Refusal, ...]
+) -> tuple[Api, make.UserJob]:
     """The cluster, and the job in the form in which it can be created there now."""
     try:
         access = site.plan.acceptance.access
@@ -119,16 +110,16 @@ def _ready(
         plane = site.spec.kubernetes
         given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
         tolerations = [each.model_dump(exclude_none=True) for each in given]
-        found = [*follow.node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
+        found = [*follow.node_troubles(api, make.chosen_hosts(site.spec, asked), tolerations)]
         good = _good(chosen, troubles if chosen else (*troubles, *found))
         if asked.kind == "pytorch" and asked.form is None and follow.has_trainer(api):
             good = replace(good, asked=replace(asked, form="trainjob"))
-        made = make_job(good)
+        made = make.make_job(good)
         if found := [*found, *follow.object_troubles(api, made)]:
             raise RailyardError("\n".join(map(str, found)))
     except DeviceError as error:
         if troubles:  # these faults of the command do not depend on the cluster
-            _good(None, (*troubles, Refusal(str(error), "the cluster could not be asked.")))
+            _good(None, (*troubles, make.Refusal(str(error), "the cluster could not be asked.")))
         raise
     return api, made
 

@@ -9,15 +9,8 @@ from components.checks.site import load_checked_site
 from components.cli.app import SitePath, TextOrJson, option, say
 from components.core.errors import UsageError
 from components.model.kubernetes import ExistingPlane
+from components.plan import text as texts
 from components.plan.make import make_plan
-from components.plan.text import (
-    STAGES,
-    choose,
-    plan_json,
-    render_plan,
-    render_summary,
-    summary_json,
-)
 from components.preflight.cluster import NAME, render_logins, render_rbac, rights_of
 from components.reading.site_path import stack_for
 
@@ -28,7 +21,7 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     device: Annotated[
         str | None, option("Only this host, switch or hypervisor.", "--host", "--device")
     ] = None,
-    stage: Annotated[str | None, option(f"Only this stage: {', '.join(STAGES)}.")] = None,
+    stage: Annotated[str | None, option(f"Only this stage: {', '.join(texts.STAGES)}.")] = None,
     summary: Annotated[
         bool, option("A few lines: site-wide values, counts by stage.", "--summary")
     ] = False,
@@ -54,12 +47,14 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         say(render_logins(spec) + more, nl=False)
         return
     planned = make_plan(spec, stack or stack_for(file) or spec.name, checked.lock)
-    choice = choose(planned, device, stage, scripts=scripts)
+    choice = texts.choose(planned, device, stage, scripts=scripts)
     if output == "json":
-        found = summary_json(planned, spec) if summary else plan_json(planned, choice)
+        found = texts.summary_json(planned, spec) if summary else texts.plan_json(planned, choice)
         say(json.dumps(found, indent=1, sort_keys=True))
     else:
-        text = render_summary(planned, spec) if summary else render_plan(planned, choice)
+        text = (
+            texts.render_summary(planned, spec) if summary else texts.render_plan(planned, choice)
+        )
         say(text, nl=False)
 
 

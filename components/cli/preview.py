@@ -14,16 +14,8 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
+from components.cli import stack as stacks
 from components.cli.app import StackOrFile, option, say
-from components.cli.stack import (
-    PREFIX,
-    PREVIEW_DEADLINE_S,
-    config_file,
-    config_flags,
-    load_stack,
-    pulumi,
-    run_pulumi,
-)
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
@@ -82,7 +74,7 @@ def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
 def _against(stack: str, reference: str) -> report.Preview:
     """Compare the file of the working tree with the one of a git ref."""
     named = Path(stack)
-    file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
+    file = named if named.suffix in {".yaml", ".yml"} else stacks.config_file(stack)
     own = file.absolute().parent.name if file.stem == "site" else file.stem.removeprefix("Pulumi.")
     name = stack if file != named else own
     now = load_checked_site(file)
@@ -112,7 +104,7 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
     target.write_bytes(text)
     site: object = None
     with suppress(yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
-        site = yaml.safe_load(text)["config"][f"{PREFIX}site"]
+        site = yaml.safe_load(text)["config"][f"{stacks.PREFIX}site"]
     if isinstance(site, str) and site and "\0" not in site and not Path(site).is_absolute():
         beside = target.parent / site
         if beside.resolve().is_relative_to(folder.resolve()):
@@ -150,9 +142,9 @@ def _show(reference: str, file: Path) -> bytes:
 
 def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> report.Preview:
     """Preview an update of one stack, or of the devices of a scope alone."""
-    loaded = load_stack(name)
+    loaded = stacks.load_stack(name)
     only = devices_in(loaded.spec, scope)
-    inputs = items.recorded_inputs(pulumi(["stack", "export", "--stack", name]))
+    inputs = items.recorded_inputs(stacks.pulumi(["stack", "export", "--stack", name]))
     recorded = items.renamed_items(items.items_of_state(inputs), loaded.spec)
     found = from_plans.preview_state(
         loaded.spec, part_of(loaded.plan, only), recorded, loaded.applied
@@ -164,9 +156,11 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> repor
         return found
     # Add what the engine and the program saw on devices; if they fail, add the failure.
     edited = from_plans.edited_names(loaded.plan, recorded)
-    flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
+    flags = ["--json", "--non-interactive", "--stack", name, *stacks.config_flags(name)]
     environment = {SCOPE: scope} if scope else None
-    done = run_pulumi(["preview", *flags], environment=environment, deadline_s=PREVIEW_DEADLINE_S)
+    done = stacks.run_pulumi(
+        ["preview", *flags], environment=environment, deadline_s=stacks.PREVIEW_DEADLINE_S
+    )
     try:
         news = items.read_engine(done.stdout, edited)
     except ValueError:

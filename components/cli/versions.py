@@ -11,18 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from components.catalogue.operator_versions import (
-    AS_OF,
-    GPU_DEVICE_PLUGIN,
-    GPU_OPERATOR,
-    NETWORK_OPERATOR,
-    NEWER,
-    STALE_DAYS,
-    KubernetesRange,
-    find_line,
-    parse_numbers,
-    show_version,
-)
+from components.catalogue import operator_versions as releases
 from components.catalogue.version_pairs import (
     CONFLICTS,
     DRIVER_TAGS,
@@ -41,10 +30,10 @@ from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import load_site
 
 _Table = list[list[str]]
-_LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
-    "gpu-operator": GPU_OPERATOR,
-    "network-operator": NETWORK_OPERATOR,
-    "nvidia-device-plugin": GPU_DEVICE_PLUGIN,
+_LINES: Final[Mapping[Component, tuple[releases.KubernetesRange, ...]]] = {
+    "gpu-operator": releases.GPU_OPERATOR,
+    "network-operator": releases.NETWORK_OPERATOR,
+    "nvidia-device-plugin": releases.GPU_DEVICE_PLUGIN,
 }
 _RULES: Final = frozenset(
     {"version-pair", "plugin-version", "version-conflict", "driver-tag", "runtime-nri"}
@@ -81,7 +70,8 @@ def versions(
             title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
             for title, t in tables.items()
         }
-        said = {"as_of": str(AS_OF), "tables": found, "problems": [*map(finding_json, problems)]}
+        said = {"as_of": str(releases.AS_OF), "tables": found}
+        said |= {"problems": [*map(finding_json, problems)]}
         say(json.dumps(said, indent=1))
     else:
         texts: list[str] = []
@@ -97,15 +87,16 @@ def versions(
 
 def describe_age(today: date) -> str:
     """State the date and age of the catalogue, and the next command if it is too old."""
-    days = max((today - AS_OF).days, 0)  # a clock may be behind
+    days = max((today - releases.AS_OF).days, 0)  # a clock may be behind
     late = " Newer lines are probably out: run `make catalogue`, or take a newer Railyard."
-    return f"The catalogue is of {AS_OF:%-d %B %Y}, {days} days old.{late * (days > STALE_DAYS)}"
+    said = f"The catalogue is of {releases.AS_OF:%-d %B %Y}, {days} days old."
+    return said + late * (days > releases.STALE_DAYS)
 
 
 def list_catalogue() -> dict[str, _Table]:
     """The tables that apply to any site."""
     lines = (
-        [TITLES[name], show_version(line.line), line.describe(), line.status, line.source]
+        [TITLES[name], releases.show_version(line.line), line.describe(), line.status, line.source]
         for name, catalogue in _LINES.items()
         for line in catalogue
     )
@@ -114,7 +105,7 @@ def list_catalogue() -> dict[str, _Table]:
         [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
         for release, tag in DRIVER_TAGS.items()
     )
-    newer = ([name, *each] for name, each in NEWER.items())
+    newer = ([name, *each] for name, each in releases.NEWER.items())
     conflicts: _Table = []
     for each in CONFLICTS:
         one = f"{TITLES[each.one.component]} {each.one.describe()}"
@@ -148,7 +139,8 @@ def list_outdated(spec: ClusterSpec) -> Iterator[str]:
     """Yield each version of a site that is older than the set `conservative`."""
     oldest = dict(zip(TITLES, asdict(VERSION_SETS["conservative"]).values(), strict=False))
     for name, version in versions_of(spec).items():
-        numbers, line = parse_numbers(version), find_line(version, _LINES.get(name, ()))
-        if numbers < parse_numbers(oldest[name])[: len(numbers)]:
+        numbers = releases.parse_numbers(version)
+        line = releases.find_line(version, _LINES.get(name, ()))
+        if numbers < releases.parse_numbers(oldest[name])[: len(numbers)]:
             says = f"; its maker calls the line {line.status}" if line else ""
             yield f"{TITLES[name]} {version}: the set `conservative` has {oldest[name]}{says}"

@@ -15,16 +15,9 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from components.catalogue.environments import find_type
+from components.cloud import request as requests
 from components.cloud.crusoe_api import Document
 from components.cloud.kinds import KINDS, ObjectKind
-from components.cloud.request import (
-    Claim,
-    CloudApi,
-    ImageRequest,
-    ObjectRequest,
-    PreflightRequest,
-    ReadyRequest,
-)
 from components.core.plain_text import instances_in, placeholder
 from components.core.templates import object_of
 from components.model.cluster import ClusterSpec
@@ -87,7 +80,7 @@ class InstancePlan:
     """The step that waits; its output gives the instance's facts."""
     create: str
     """The step that makes it."""
-    request: ReadyRequest
+    request: requests.ReadyRequest
     role: str
 
 
@@ -95,8 +88,8 @@ class InstancePlan:
 class CloudPlan:
     """Everything that a site makes in the cloud."""
 
-    api: CloudApi
-    preflight: PreflightRequest
+    api: requests.CloudApi
+    preflight: requests.PreflightRequest
     images: tuple[ImagePin, ...]
     objects: tuple[CloudObject, ...]
     """In an order in which they can be made."""
@@ -104,7 +97,7 @@ class CloudPlan:
 
     def request(self, item: CloudObject, note: str = "") -> str:
         """The stdin of an object's step, with placeholders."""
-        request = ObjectRequest(
+        request = requests.ObjectRequest(
             self.api, item.kind, item.name, item.body, item.slice_type, item.generation, note
         )
         return _render(request)
@@ -118,7 +111,12 @@ class CloudPlan:
         return _render(self.preflight)
 
 
-def _render(request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest) -> str:
+def _render(
+    request: requests.ObjectRequest
+    | requests.ReadyRequest
+    | requests.ImageRequest
+    | requests.PreflightRequest,
+) -> str:
     """JSON without empty values, indented so a preview shows the changed setting."""
     document = {key: value for key, value in asdict(request).items() if value != ""}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
@@ -129,7 +127,7 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
     provision, cloud = crusoe_of(spec), spec.cloud
     if provision is None or cloud is None:
         return None
-    api = CloudApi(
+    api = requests.CloudApi(
         provision.endpoint,
         provision.project,
         provision.location,
@@ -152,9 +150,11 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
     )  # fmt: skip
     return CloudPlan(
         api=api,
-        preflight=PreflightRequest(
+        preflight=requests.PreflightRequest(
             api=api,
-            claims=tuple(Claim(item.kind, item.name, _known_settings(item)) for item in objects),
+            claims=tuple(
+                requests.Claim(item.kind, item.name, _known_settings(item)) for item in objects
+            ),
             images={pool.image: pool.type for pool in provision.pools},
             partition=provision.ib_partition or "",
             slices=_HCA_SLICES if slice_type else 0,
@@ -202,11 +202,11 @@ def _instance(
 
 
 def _ready(
-    api: CloudApi, provision: CrusoeProvision, pool: InstancePool, name: str, pin: str
+    api: requests.CloudApi, provision: CrusoeProvision, pool: InstancePool, name: str, pin: str
 ) -> InstancePlan:
     create, hcas = f"{name}-instance", _hcas(pool)
     partition = f"{provision.ib_partition}-partition"
-    request = ReadyRequest(
+    request = requests.ReadyRequest(
         api=api,
         name=name,
         id=placeholder(create, "id"),
@@ -294,7 +294,7 @@ def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ..
     # Made first, and so removed last.
     found = [CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")]
     for pin in plan.images:
-        request = _render(ImageRequest(plan.api, pin.image))
+        request = _render(requests.ImageRequest(plan.api, pin.image))
         found.append(CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,)))
 
     def ensure(after: str, *kinds: ObjectKind) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ..
 
     def claim(step: str, after: tuple[str, ...], *kinds: ObjectKind) -> None:
         claims = tuple(each for each in plan.preflight.claims if each.kind in kinds)
-        request = _render(PreflightRequest(plan.api, claims))
+        request = _render(requests.PreflightRequest(plan.api, claims))
         found.append(CloudCall(step, "claim", request, after, "sweep"))
 
     network = ensure(PREFLIGHT_STEP, "network")

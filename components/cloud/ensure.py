@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.cloud import kinds
 from components.cloud.crusoe_api import (
     AmbiguousError,
     CloudError,
@@ -18,16 +19,6 @@ from components.cloud.crusoe_api import (
     Document,
     NotFoundError,
     OutOfStockError,
-)
-from components.cloud.kinds import (
-    KINDS,
-    Item,
-    Kind,
-    differing,
-    documents_of,
-    find,
-    get_by_id,
-    path_of,
 )
 from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError
@@ -47,11 +38,11 @@ def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     Prints `id`, `name`, `did` (`made`, `adopted`, `mended`, `unchanged`), and for an instance the
     `operation` that makes it, because this step does not wait for an instance.
     """
-    kind = KINDS[request.kind]
-    found = find(api, kind, request.name, previous.get("id", ""))
+    kind = kinds.KINDS[request.kind]
+    found = kinds.find(api, kind, request.name, previous.get("id", ""))
     if found is None:
         return _make(api, kind, request)
-    differences = differing(kind, found, request.body)
+    differences = kinds.differing(kind, found, request.body)
     fixed = [each for each in differences if each[0] in kind.fixed]
     if fixed:
         words = "; ".join(f"{key} is {there}, want {wanted}" for key, there, wanted in fixed)
@@ -62,12 +53,12 @@ def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     if not differences or request.kind != "firewall-rule":
         return _printed(request, found.id, "unchanged" if same else "adopted", operation)
     mutable = {key: value for key, value in request.body.items() if key in _RULE_KEYS}
-    answer = api.change("PATCH", path_of(api, kind, found.id), mutable)
+    answer = api.change("PATCH", kinds.path_of(api, kind, found.id), mutable)
     _finish(api, kind, request, _operation(answer))
     return _printed(request, found.id, "mended", operation)
 
 
-def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:
+def _make(api: CrusoeApi, kind: kinds.Kind, request: ObjectRequest) -> Printed:
     body: Document = request.body
     if request.kind == "ib-partition":
         free = ib_capacity(api, request.api.location, request.slice_type)
@@ -91,13 +82,13 @@ def _printed(request: ObjectRequest, identity: str, did: str, operation: str) ->
 
 
 def _settle(
-    api: CrusoeApi, kind: Kind, request: ObjectRequest, lost: AmbiguousError | None
-) -> Item:
+    api: CrusoeApi, kind: kinds.Kind, request: ObjectRequest, lost: AmbiguousError | None
+) -> kinds.Item:
     """Find the object after a POST whose answer was lost or had no id."""
     deadline = api.patience.until(api.patience.settle_s)
     while True:
         try:
-            found = find(api, kind, request.name)
+            found = kinds.find(api, kind, request.name)
         except AmbiguousError:
             found = None
         if found is not None:
@@ -108,7 +99,7 @@ def _settle(
         deadline.pause()
 
 
-def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) -> None:
+def _finish(api: CrusoeApi, kind: kinds.Kind, request: ObjectRequest, operation: str) -> None:
     """Wait for an operation on a network object; `await` does it for instances."""
     deadline = api.patience.until(api.patience.operation_s)
     while operation:
@@ -123,7 +114,7 @@ def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) 
         deadline.pause()
 
 
-def operation_state(api: CrusoeApi, kind: Kind, operation: str) -> tuple[str, str]:
+def operation_state(api: CrusoeApi, kind: kinds.Kind, operation: str) -> tuple[str, str]:
     """The state of an operation, and the reason if it failed."""
     answer = api.get(f"{api.below_project(kind.path)}/operations/{operation}")
     result = answer.get("result")
@@ -145,7 +136,7 @@ def _operation(answer: Document) -> str:
     return str(operation.get("operation_id", "")) if isinstance(operation, dict) else ""
 
 
-def _identity(kind: Kind, answer: Document) -> str:
+def _identity(kind: kinds.Kind, answer: Document) -> str:
     """The new object's id: in the object, or in the operation's metadata."""
     inner = answer.get(kind.wrapper) if kind.wrapper else answer
     if isinstance(inner, Mapping) and inner.get("id"):
@@ -161,26 +152,26 @@ def ib_capacity(api: CrusoeApi, location: str, slice_type: str) -> dict[str, int
         str(network.get("id")): int(str(entry.get("quantity", 0)))
         for network in api.list_items(api.below_project("networking/ib-networks"))
         if network.get("location") == location
-        for entry in documents_of(network.get("capacities"))
+        for entry in kinds.documents_of(network.get("capacities"))
         if entry.get("slice_type") == slice_type
     }
 
 
 def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
     """Delete the object that this step made, and wait until it is gone."""
-    kind = KINDS[request.kind]
+    kind = kinds.KINDS[request.kind]
     identity = previous.get("id", "")
     if not identity:
-        found = find(api, kind, request.name)
+        found = kinds.find(api, kind, request.name)
         if found is None or any(
-            each[0] in kind.fixed for each in differing(kind, found, request.body)
+            each[0] in kind.fixed for each in kinds.differing(kind, found, request.body)
         ):
             return {"name": request.name, "did": "absent"}
         identity = found.id
     return {"name": request.name, "did": delete(api, kind, request.name, identity)}
 
 
-def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
+def delete(api: CrusoeApi, kind: kinds.Kind, name: str, identity: str) -> str:
     """Delete by id until the object is gone: `removed`, or `absent` if it was gone already.
 
     If another object still uses a partition or network, its deletion is tried again until the
@@ -188,14 +179,15 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
     """
     deadline = api.patience.until(api.patience.operation_s)
     why, operation, asked = "", "", False
-    while get_by_id(api, kind, identity) is not None:
+    while kinds.get_by_id(api, kind, identity) is not None:
         if deadline.passed:
             words = {"kind": kind, "name": name, "id": identity, "why": f": {why}" if why else ""}
             raise CloudError(fault_text(__file__, "still-there", api=api, **words))
         if not operation:
             asked = True
             try:
-                operation, why = _operation(api.change("DELETE", path_of(api, kind, identity))), ""
+                answer = api.change("DELETE", kinds.path_of(api, kind, identity))
+                operation, why = _operation(answer), ""
             except CloudError as error:
                 is_lost = isinstance(error, NotFoundError | AmbiguousError)
                 if not is_lost and error.status not in _IN_USE:

@@ -9,25 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from components.cloud import kinds
+from components.cloud import request as requests
 from components.cloud.cloud_plan import CloudObject, CloudPlan, InstancePlan
 from components.cloud.crusoe_api import CloudError, Patience
-from components.cloud.kinds import (
-    KINDS,
-    RUNNING,
-    STOPPED,
-    Item,
-    ObjectKind,
-    differing,
-    get_by_id,
-    list_kind,
-)
-from components.cloud.request import (
-    ObjectRequest,
-    ReadyRequest,
-    open_api,
-    parse_request,
-    previous_of,
-)
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
@@ -43,7 +28,7 @@ class Gone:
     """The stack made the object, and it no longer exists."""
 
 
-CloudFacts = Mapping[str, Item | Gone | Unreachable]
+CloudFacts = Mapping[str, kinds.Item | Gone | Unreachable]
 """Step of an object to the API's answer; never-made objects are left out."""
 
 
@@ -66,22 +51,23 @@ def observe_cloud(
 
     Objects of the plan that were never applied are skipped; the recorded state has the ids.
     """
-    api = open_api(plan.api, secrets, patience)
-    ids: dict[ObjectKind, dict[str, str]] = {}
+    api = requests.open_api(plan.api, secrets, patience)
+    ids: dict[kinds.ObjectKind, dict[str, str]] = {}
     for item in plan.objects:
         recorded = applied.step(item.step)
-        if recorded and (known := previous_of(recorded.stdout).get("id")):
+        if recorded and (known := requests.previous_of(recorded.stdout).get("id")):
             ids.setdefault(item.kind, {})[item.step] = known
-    seen: dict[str, Item | Gone | Unreachable] = {}
+    seen: dict[str, kinds.Item | Gone | Unreachable] = {}
     for kind, known in ids.items():
         try:
-            listed = {item.id: item for item in list_kind(api, KINDS[kind])}
+            listed = {item.id: item for item in kinds.list_kind(api, kinds.KINDS[kind])}
         except CloudError as error:
             seen |= dict.fromkeys(known, Unreachable(str(error)))
             continue
         for step, each in known.items():
             try:
-                seen[step] = listed.get(each) or get_by_id(api, KINDS[kind], each) or Gone()
+                there = listed.get(each) or kinds.get_by_id(api, kinds.KINDS[kind], each)
+                seen[step] = there or Gone()
             except CloudError as error:
                 seen[step] = Unreachable(str(error))
     return seen
@@ -96,22 +82,22 @@ def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[C
 def _drift_of_object(
     plan: CloudPlan, item: CloudObject, applied: Applied, facts: CloudFacts
 ) -> CloudDrift:
-    device = f"{KINDS[item.kind].words} {item.name}"
+    device = f"{kinds.KINDS[item.kind].words} {item.name}"
     recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
         return CloudDrift(
             make_drift(device, item.step, None, (), edited=True, note=None), item.generation
         )
-    request = parse_request(ObjectRequest, recorded.stdin)
+    request = requests.parse_request(requests.ObjectRequest, recorded.stdin)
     seen = facts.get(item.step)
     gone = isinstance(seen, Gone)
     found: tuple[Difference, ...] = ()
     if gone:
         found = (Difference(device, "presence", ABSENT, "present"),)
-    elif isinstance(seen, Item):
+    elif isinstance(seen, kinds.Item):
         found = tuple(
             Difference(device, key, there or ABSENT, wanted)
-            for key, there, wanted in differing(KINDS[item.kind], seen, request.body)
+            for key, there, wanted in kinds.differing(kinds.KINDS[item.kind], seen, request.body)
         )
     generation = request.generation + 1 if gone else request.generation
     planned = plan.request(replace(item, generation=request.generation), request.repair)
@@ -128,18 +114,18 @@ def _drift_of_running(
     recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
         return CloudDrift(make_drift(device, item.step, None, (), edited=True, note=None))
-    was = previous_of(recorded.stdout)
-    wanted = {"state": RUNNING} | {
+    was = requests.previous_of(recorded.stdout)
+    wanted = {"state": kinds.RUNNING} | {
         key: was[key] for key in ("public_ip", "private_ip", "guids") if was.get(key)
     }
     found: tuple[Difference, ...] = ()
-    if isinstance(seen, Item):
+    if isinstance(seen, kinds.Item):
         found = tuple(
             Difference(device, key, seen.settings.get(key, ABSENT), value)
             for key, value in wanted.items()
             if seen.settings.get(key, ABSENT) != value
         )
-    request = parse_request(ReadyRequest, recorded.stdin)
+    request = requests.parse_request(requests.ReadyRequest, recorded.stdin)
     edited = _filled(plan.ready_request(item, request.repair), applied) != recorded.stdin
     return CloudDrift(
         make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
@@ -165,7 +151,7 @@ def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
         name
         for name, item in seen
         if isinstance(item, Gone)
-        or (isinstance(item, Item) and item.settings.get("state") in STOPPED)
+        or (isinstance(item, kinds.Item) and item.settings.get("state") in kinds.STOPPED)
     )
 
 

@@ -35,21 +35,11 @@ from components.kubernetes.manifest import (
     login_manifests,
     make_manifest,
 )
+from components.model import owners
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
 from components.model.operators import GpuOperator, NetworkOperator
-from components.model.owners import (
-    cni_paths,
-    draws_blocks,
-    firmware_by_operator,
-    gpu_paths,
-    has_own_rdma_driver,
-    policy_networks,
-    toolkit_owner,
-    vfs_by_operator,
-    way_of,
-)
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.manifests import GPU, discovery_values, gpu_runtime, tolerated
 from components.pod_network.networks import function_plugin_config, shared_plugin_config, vf_labels
@@ -235,14 +225,17 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     rewrite. `driver.rdma` says whether that driver's container loads the peer memory module; with
     the driver on the host, the host loads it.
     """
-    by_operator = toolkit_owner(spec) == "operator"
+    by_operator = owners.toolkit_owner(spec) == "operator"
     taints = tolerated(spec, GPU)
     pods: Body = {"daemonsets": {"tolerations": taints}} if taints else {}
     pods |= discovery_values(spec)
     driver: Body = {"enabled": False}
     if gpu.driver == "operator":
-        paths = gpu_paths(spec)
-        rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
+        paths = owners.gpu_paths(spec)
+        rdma: Body = {
+            "enabled": "peermem" in paths,
+            "useHostMofed": owners.has_own_rdma_driver(spec),
+        }
         driver = {"enabled": True, "rdma": rdma}
         if "dma_buf" in paths:  # it needs open modules; the default `auto` depends on the GPU
             driver["kernelModuleType"] = "open"
@@ -266,7 +259,7 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
 
     The name contains a digest of the template, and so depends only on this node.
     """
-    if host.role != "worker" or not firmware_by_operator(spec):
+    if host.role != "worker" or not owners.firmware_by_operator(spec):
         return
     cards: dict[str, list[Nic]] = {}
     for nic in host.nics:
@@ -313,12 +306,12 @@ def network_operator_values(spec: ClusterSpec) -> Body:
         values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
     else:
         values |= discovery_values(spec)
-    paths = cni_paths(spec)
+    paths = owners.cni_paths(spec)
     if paths != UPSTREAM:  # the chart's own defaults
         values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
-    if vfs_by_operator(spec):
+    if owners.vfs_by_operator(spec):
         values |= make("sriov-values", prefix=spec.pod_network.resource_prefix, bin=paths.bin)
-    if firmware_by_operator(spec):
+    if owners.firmware_by_operator(spec):
         # It drains a node before its cards are set.
         values["maintenanceOperator"] = {"enabled": True}
     return values
@@ -334,7 +327,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     no interface in the pod.
     """
     wanted: Body = {}
-    if not vfs_by_operator(spec):  # the SR-IOV network operator publishes its VFs itself
+    if not owners.vfs_by_operator(spec):  # the SR-IOV network operator publishes its VFs itself
         key, config = _DEVICE_PLUGINS[spec.pod_network.mode]
         name = network_device_plugin(operator.chart.version, spec.pod_network.mode)
         wanted[key] = {**_image(spec, name), "config": config(spec)}
@@ -372,13 +365,13 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
 def _parts(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """Multus, the reference plugins, nv-ipam, partitions and firmware, if the operator has them."""
     wanted: Body = {}
-    if policy_networks(spec):
+    if owners.policy_networks(spec):
         parts = {"cniPlugins": "plugins", "multus": "multus-cni"}
-        parts |= {"ipoib": "ipoib-cni"} if way_of(spec) == "ipoib" else {}
+        parts |= {"ipoib": "ipoib-cni"} if owners.way_of(spec) == "ipoib" else {}
         wanted["secondaryNetwork"] = {
             key: _operand(spec, operator, name) for key, name in parts.items()
         }
-    if draws_blocks(spec):
+    if owners.draws_blocks(spec):
         # Its webhook would need a certificate manager; `railyard check` checks the same.
         addresses = _operand(spec, operator, "nvidia-k8s-ipam")
         wanted["nvIpam"] = {**addresses, "enableWebhook": False}
@@ -390,7 +383,7 @@ def _parts(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "periodicUpdateSeconds": keys.period_s,
             "ufmSecret": keys.ufm_secret,
         }
-    if firmware_by_operator(spec):
+    if owners.firmware_by_operator(spec):
         wanted["nicConfigurationOperator"] = {
             "operator": _operand(spec, operator, "nic-configuration-operator"),
             "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),

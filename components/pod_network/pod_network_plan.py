@@ -6,42 +6,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from components.core.errors import SpecError
-from components.kubernetes.manifest import (
-    Body,
-    Manifest,
-    load_vendored,
-    login_manifests,
-    make_manifest,
-    pulling,
-)
+from components.kubernetes import manifest
+from components.model import owners
 from components.model.cluster import ClusterSpec
-from components.model.owners import (
-    cni_check_image,
-    cni_paths,
-    cni_programs,
-    installs,
-    part_of_program,
-    pool_files_image,
-    vfs_by_operator,
-    way_of,
-)
 from components.pod_network import manifests as parts
+from components.pod_network import networks
 from components.pod_network.manifests import JsonObject, config_name
 from components.pod_network.matrix import Refused, cell_of
-from components.pod_network.networks import (
-    PLUGIN,
-    PLUGIN_CONFIG,
-    function_plugin_config,
-    ipoib_attachment,
-    macvlan_attachments,
-    make_attachment,
-    node_policies,
-    pool_file,
-    rail_chains,
-    shared_plugin_config,
-    shared_plugin_daemon_set,
-    sriov_network,
-)
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
 
@@ -57,28 +28,31 @@ _ROOM = "components.pod_network"
 _CONTROLLER: Final = "nv-ipam-controller"
 _NODE: Final = "nv-ipam-node"
 _NV_IPAM_CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
-_Group: TypeAlias = list[tuple[str, Body]]
+_Group: TypeAlias = list[tuple[str, manifest.Body]]
 """Objects that may be made together, each with its component."""
 
 
-def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
+def _pool_files(spec: ClusterSpec) -> tuple[manifest.Body, manifest.Body] | None:
     """The files, and the DaemonSet that writes on each node those of its leaves; None without any.
 
     The files are a table of all nodes, and one for each leaf of a rail. A changed text makes a new
     object of files, which replaces the pods with the old one.
     """
-    key = pool_files_image(spec)
+    key = owners.pool_files_image(spec)
     if key is None:
         return None
     ipam, found = spec.pod_network.ipam, pools_of(spec)
     pools = [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
     nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
     files = {"nodes": "".join(nodes)}
-    files |= {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
+    files |= {
+        f"{pool.rail}.{pool.leaf}.conf": networks.pool_file(spec, rail, pool)
+        for rail, pool in pools
+    }
     config, data = config_name(_NAMES[ipam], "\n".join(files.values())), JsonObject(files)
     words = {"of": "pool-files", "file": _FILES[ipam], "config": config}
     writer = parts.program(
-        _NAMES[ipam], getattr(spec.sources.images, key), cni_paths(spec), **words
+        _NAMES[ipam], getattr(spec.sources.images, key), owners.cni_paths(spec), **words
     )
     return parts.config_map(config, data, immutable=True), writer
 
@@ -87,7 +61,7 @@ def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
 class PodNetworkPlan:
     """The objects of the pod network in their order: definitions, DaemonSets, attachments."""
 
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[manifest.Manifest, ...]
 
 
 def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
@@ -101,14 +75,14 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     cell = cell_of(spec)
     if isinstance(cell, Refused):
         raise SpecError(f"{cell.why}. {cell.instead[:1].upper()}{cell.instead[1:]}")
-    if way_of(spec) == "host_device" and spec.operators.network is not None:
+    if owners.way_of(spec) == "host_device" and spec.operators.network is not None:
         return PodNetworkPlan(())
-    login = login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
-    first = int(bool(login) and cni_check_image(spec) is not None)  # whose pods pull at once
+    login = manifest.login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
+    first = int(bool(login) and owners.cni_check_image(spec) is not None)  # whose pods pull at once
     return PodNetworkPlan(
         login
         + tuple(
-            make_manifest(owner, pulling(spec, body), number)
+            manifest.make_manifest(owner, manifest.pulling(spec, body), number)
             for number, group in enumerate(_groups(spec), first)
             for owner, body in group
         )
@@ -123,61 +97,69 @@ def _groups(spec: ClusterSpec) -> tuple[_Group, ...]:
     """
     mode = spec.pod_network.mode
     config, plugin = _device_plugin(spec, shared=mode == "rdma_shared")
-    if way_of(spec) in {"host", "none"}:
+    if owners.way_of(spec) in {"host", "none"}:
         return config, plugin
     if mode == "host_device":
         return *_cni_check(spec), config, plugin, []
-    policies = node_policies(spec) if mode == "sriov" and vfs_by_operator(spec) else []
+    policies = (
+        networks.node_policies(spec) if mode == "sriov" and owners.vfs_by_operator(spec) else []
+    )
     daemon_sets = [*_attachers(spec), *plugin, *policies]
     # The attachments take addresses from the pools.
     pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
-    networks = [*pools, *link_pools(spec), *_networks(spec)]
-    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, networks
+    attachments = [*pools, *link_pools(spec), *_networks(spec)]
+    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, attachments
 
 
 def _device_plugin(spec: ClusterSpec, *, shared: bool) -> tuple[_Group, _Group]:
     """The device plugin, after its prerequisites; empty if an operator brings its own."""
-    if not installs(spec, "shared_device_plugin" if shared else "sriov_device_plugin"):
+    if not owners.installs(spec, "shared_device_plugin" if shared else "sriov_device_plugin"):
         return [], []
     if shared:
-        of_shared = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
-        return [(PLUGIN, of_shared)], [(PLUGIN, shared_plugin_daemon_set(spec))]
-    config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
+        of_shared = parts.plugin_config_map(
+            networks.PLUGIN_CONFIG, networks.shared_plugin_config(spec)
+        )
+        return [(networks.PLUGIN, of_shared)], [
+            (networks.PLUGIN, networks.shared_plugin_daemon_set(spec))
+        ]
+    config, prefix = networks.function_plugin_config(spec), spec.pod_network.resource_prefix
     foundation: _Group = [
         ("sriov-device-plugin", parts.make("account", name="sriov-device-plugin")),
         ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
     ]
     words = {"prefix": prefix, "config": config_name(parts.PLUGIN_CONFIG, config)}
     image = spec.sources.images.sriov_device_plugin
-    plugin = parts.program("sriov-device-plugin", image, cni_paths(spec), **words)
+    plugin = parts.program("sriov-device-plugin", image, owners.cni_paths(spec), **words)
     return foundation, [("sriov-device-plugin", plugin)]
 
 
 def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
     """Check every node of a cluster that is not our K3s, before anything is installed."""
-    key = cni_check_image(spec)
+    key = owners.cni_check_image(spec)
     if key is None:
         return ()
     image = getattr(spec.sources.images, key)
-    return ([("cni-folders", parts.program("cni-folders", image, cni_paths(spec)))],)
+    return ([("cni-folders", parts.program("cni-folders", image, owners.cni_paths(spec)))],)
 
 
 def _attaching(spec: ClusterSpec) -> _Group:
     """Multus and whereabouts, unless the cluster has them: definitions and permissions."""
     found: _Group = []
-    if installs(spec, "multus") and spec.operators.network is None:
+    if owners.installs(spec, "multus") and spec.operators.network is None:
         # The network operator's chart brings the same definition, and upgrades it.
-        found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
-    if installs(spec, "whereabouts"):
-        crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
+        found += [
+            ("multus", body) for body in manifest.load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")
+        ]
+    if owners.installs(spec, "whereabouts"):
+        crds = manifest.load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
         found += [("whereabouts", body) for body in crds]
-    if installs(spec, "multus"):
+    if owners.installs(spec, "multus"):
         found += parts.permissions("multus")
-    if installs(spec, "whereabouts"):
+    if owners.installs(spec, "whereabouts"):
         found += parts.permissions("whereabouts")
         found.append(("whereabouts", parts.reconciler_config_map()))
-    if installs(spec, "nv_ipam"):
-        found += [("nv-ipam", body) for body in load_vendored(_ROOM, _NV_IPAM_CRDS)]
+    if owners.installs(spec, "nv_ipam"):
+        found += [("nv-ipam", body) for body in manifest.load_vendored(_ROOM, _NV_IPAM_CRDS)]
         found += [*parts.permissions(_CONTROLLER), *parts.permissions(_NODE)]
     if files := _pool_files(spec):
         found.append((spec.pod_network.ipam, files[0]))
@@ -186,16 +168,16 @@ def _attaching(spec: ClusterSpec) -> _Group:
 
 def _attachers(spec: ClusterSpec) -> _Group:
     """The programs in the attachments, each installed by a DaemonSet."""
-    images, paths, files = spec.sources.images, cni_paths(spec), _pool_files(spec)
+    images, paths, files = spec.sources.images, owners.cni_paths(spec), _pool_files(spec)
     attachers: _Group = []
-    if installs(spec, "multus"):
+    if owners.installs(spec, "multus"):
         attachers.append(("multus", parts.program("multus", images.multus, paths)))
-    if installs(spec, "whereabouts"):
+    if owners.installs(spec, "whereabouts"):
         daemons = parts.whereabouts(images.whereabouts, paths, own_path=files is not None)
         reconciler = parts.reconciler_deployment(images.whereabouts)
         attachers += [("whereabouts", daemons), (parts.RECONCILER, reconciler)]
     attachers += [(spec.pod_network.ipam, files[1])] if files else []
-    if installs(spec, "nv_ipam"):
+    if owners.installs(spec, "nv_ipam"):
         node = parts.make(_NODE, image=images.nv_ipam, paths=paths)
         attachers.append((_CONTROLLER, parts.deployment(_CONTROLLER, images.nv_ipam)))
         attachers.append((_NODE, parts.daemon_set(_NODE, node, host_network=False)))
@@ -205,7 +187,11 @@ def _attachers(spec: ClusterSpec) -> _Group:
         "ipoib": images.ipoib_cni,
         "rdma": images.rdma_cni,
     }
-    for name in (each for each in cni_programs(spec) if installs(spec, part_of_program(each))):
+    for name in (
+        each
+        for each in owners.cni_programs(spec)
+        if owners.installs(spec, owners.part_of_program(each))
+    ):
         title = f"{name}-cni"
         if name in own:
             of = "sriov-cni" if name == "sriov" else "cni"
@@ -220,18 +206,23 @@ def _attachers(spec: ClusterSpec) -> _Group:
 
 def _networks(spec: ClusterSpec) -> _Group:
     """The attachments of jobs, unless the cluster has them; those of probes are always made."""
-    ours = installs(spec, "attachments")
-    if vfs_by_operator(spec):
-        return [(each[0].name, sriov_network(spec, *each)) for each in rail_chains(spec)]
+    ours = owners.installs(spec, "attachments")
+    if owners.vfs_by_operator(spec):
+        return [
+            (each[0].name, networks.sriov_network(spec, *each))
+            for each in networks.rail_chains(spec)
+        ]
     if spec.pod_network.mode == "sriov":
         return [
-            (rail.name, make_attachment(spec, name, chain, rail.resource))
-            for rail, name, chain in rail_chains(spec, jobs=ours)
+            (rail.name, networks.make_attachment(spec, name, chain, rail.resource))
+            for rail, name, chain in networks.rail_chains(spec, jobs=ours)
         ]
     if spec.rdma.transport == "infiniband":
-        return [(rail.name, ipoib_attachment(spec, rail)) for rail in ib_rails(spec) if ours]
+        return [
+            (rail.name, networks.ipoib_attachment(spec, rail)) for rail in ib_rails(spec) if ours
+        ]
     return [
         (rail.name, body)
         for rail in spec.rails
-        for body in macvlan_attachments(spec, rail, jobs=ours)
+        for body in networks.macvlan_attachments(spec, rail, jobs=ours)
     ]

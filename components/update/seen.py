@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from components.cloud.observe import CloudFacts, Gone, Item
+from components.cloud.kinds import Item
+from components.cloud.observe import CloudFacts, Gone
 from components.core.key_values import HostState
 from components.core.problem import Lines
 from components.drift.applied import Applied
