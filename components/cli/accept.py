@@ -25,6 +25,7 @@ from components.acceptance.report.write import write_report
 from components.cli import stack as stacks
 from components.cli.app import StackName, TextOrJson, option, say
 from components.core.errors import RailyardError, UsageError
+from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.applied import applied_from_export
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
@@ -112,9 +113,7 @@ def connect(loaded: stacks.Stack, secrets: Mapping[str, str] | None = None) -> C
     secrets = loaded.reach_secrets if secrets is None else secrets
     access = loaded.plan.acceptance.access
     if access is None:
-        raise UsageError(
-            f"{loaded.name} lacks a cluster.\n  fix    name a stack whose site has kubernetes."
-        )
+        raise UsageError(fault_text(__file__, "no-cluster", stack=loaded.name))
     kubeconfig = fetch_kubeconfig(access.known(loaded.applied.instances), secrets)
     if kubeconfig is None:
         raise UsageError(f"{loaded.name}: no server of its cluster has started yet.")
@@ -144,10 +143,7 @@ def report(
     elif evidence is not None:
         say("not compared with the state of the stack: it cannot be read here", err=True)
     else:
-        raise UsageError(
-            f"this machine lacks the acceptance report of stack {stack}.\n  fix    run: pulumi up "
-            f"-s {stack}"
-        )
+        raise UsageError(fault_text(__file__, "no-report", stack=stack))
     judged = as_of(judge_evidence(evidence), datetime.now(UTC))
     if form == "prometheus":
         say(render_metrics(evidence.cluster, proof_samples(judged)), nl=False)
@@ -173,10 +169,9 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
     except OSError:
         here = (each.parent.name[4:] for each in path.parents[1].glob(f"run-*/{EVIDENCE}"))
         runs = sorted({int(each.partition("-")[0]) for each in here})
-        raise UsageError(
-            f"run {number} of stack {stack} is not on this machine: {path} cannot be read.\n"
-            f"  fix    take one of: {', '.join(map(str, runs)) or 'none: run acceptance first'}"
-        ) from None
+        known = ", ".join(map(str, runs)) or "none: run acceptance first"
+        words = {"number": number, "stack": stack, "path": path, "runs": known}
+        raise UsageError(fault_text(__file__, "no-run", **words)) from None
 
 
 def _named(stack: str) -> Named | None:

@@ -24,6 +24,7 @@ from components.cli.stack import is_file, load_stack_or_file, pulumi, read_confi
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
 from components.core.problem import SpecPath
+from components.core.templates import fault_text
 from components.discover.rename import Rename, rename_device
 from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
 from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
@@ -101,11 +102,8 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
     if not missing:
         return known
     if site.stack is None:
-        raise UsageError(
-            f"{site.path} is a plain site file without keys, so Railyard cannot reach a host.\n"
-            f"  fix    --identity FILE names the private key, or {env_name(missing[0])} holds it,"
-            " or --file Pulumi.<stack>.yaml names a stack with the key."
-        )
+        words = {"site": site, "variable": env_name(missing[0])}
+        raise UsageError(fault_text(__file__, "no-keys", **words))
     return {**read_config(site.stack).secrets, **known}
 
 

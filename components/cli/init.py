@@ -14,6 +14,7 @@ from components.cli.app import option, say
 from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import exit_code
+from components.core.templates import fault_text
 from components.model.secret_refs import list_secrets
 from components.plan.make import count_resources, make_plan
 from components.project import engine as engines
@@ -57,10 +58,7 @@ def init(  # noqa: PLR0913 - one parameter for each option
         _check(engine, folder, stack)
         return
     if not stack or not all(each.isalnum() or each in "-_." for each in stack):
-        raise UsageError(
-            f"{stack!r} is not a valid stack name. Nothing was written.\n"
-            "  fix    use letters, digits, hyphens, underscores and dots"
-        )
+        raise UsageError(fault_text(__file__, "stack-name", stack=stack))
     name = write.project_name(folder.absolute().name)
     text = write.example_text(example)
     if discovered is None and rails is None and hosts is None and sys.stdin.isatty():
@@ -80,10 +78,7 @@ def init(  # noqa: PLR0913 - one parameter for each option
     checked = check_loaded(parse_site(site, write.SITE_FILE), write.SITE_FILE)
     if checked.spec is None:
         first = next(each for each in checked.problems if each.severity == "error")
-        raise UsageError(
-            f"this example with these numbers has a problem: {first.what} Nothing was written.\n"
-            f"  fix    {first.fix} Or begin with other numbers or another example."
-        )
+        raise UsageError(fault_text(__file__, "numbers", first=first))
     spec = checked.spec
     write.write_project(folder, files)
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})

@@ -15,6 +15,7 @@ from components.checks.site import load_checked_site
 from components.cli.app import StackOrFile, command_app, option, say
 from components.cli.stack import Stack, load_stack_or_file
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
+from components.core.templates import fault_text
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
 from components.jobs.job_plan import TorchForm
 from components.model.jobs import Collective
@@ -148,10 +149,7 @@ def build(
     missing, or a name is not pinned; 4 a daemon or registry did not answer.
     """
     if (site is None) == (tag is None):
-        raise UsageError(
-            "image: name the image once.\n"
-            "  fix    railyard image build SITE, or railyard image build --tag <name>:<tag>"
-        )
+        raise UsageError(fault_text(__file__, "image-name"))
     name = tag
     if name is None:
         name = load_checked_site(site or Path()).spec_or_raise().jobs.image

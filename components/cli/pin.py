@@ -27,6 +27,7 @@ from components.cli.app import SitePath, TextOrJson, option, say
 from components.cli.stack import read_config
 from components.core.errors import Bug, SpecError, UsageError
 from components.core.limits import read_text
+from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
 from components.model.sources import Registry
@@ -119,10 +120,8 @@ def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
     if not wanted <= set(known) and (stack := stack_of(file)):
         known = {**read_config(stack).secrets, **known}
     if missing := sorted(wanted - set(known)):
-        raise UsageError(
-            f"the secret {missing[0]} is needed to log in, and {file} does not hold it.\n"
-            f"  fix    {env_name(missing[0])} holds it, or name the stack's Pulumi.<stack>.yaml"
-        )
+        words = {"secret": missing[0], "file": file, "variable": env_name(missing[0])}
+        raise UsageError(fault_text(__file__, "no-login", **words))
     values = {
         release: merged(chart_values(spec, release), owner.values)
         for release, (owner, _, _) in charts_by_release(spec).items()
@@ -155,12 +154,8 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
     ]
     for each in found:
         if each.state == "changed" and each.before and each.entry:
-            lines.append(
-                f"\n{each.artefact.name}: {each.artefact.address} serves {each.entry.sha256} now, "
-                f"and the lock of {each.before.pinned} has {each.before.sha256}.\n"
-                f"  fix    if the change is right, take it: `railyard pin SITE --update "
-                f"{each.artefact.name}`; if not, find out who replaced it."
-            )
+            words = {"artefact": each.artefact, "now": each.entry, "before": each.before}
+            lines.append(f"\n{fault_text(__file__, 'changed', **words)}")
     if written:
         new, old = (sum(each.state == word for each in found) for word in ("pinned", "unchanged"))
         return "\n".join([*lines, f"{path}: {new} pinned, {old} unchanged."])

@@ -8,6 +8,7 @@ from typing import Annotated
 from components.checks.site import load_checked_site
 from components.cli.app import SitePath, TextOrJson, option, say
 from components.core.errors import UsageError
+from components.core.templates import fault_text
 from components.model.kubernetes import ExistingPlane
 from components.plan import text as texts
 from components.plan.make import make_plan
@@ -74,9 +75,6 @@ def rbac(
     spec = checked.spec_or_raise()
     plan = make_plan(spec, spec.name, checked.lock)
     if plan.kubernetes is None or plan.kubernetes.existing is None:
-        raise UsageError(
-            f"{file}: the site makes its cluster itself, as its administrator.\n"
-            "  fix    name a site with kubernetes.plane: existing."
-        )
+        raise UsageError(fault_text(__file__, "own-cluster", file=file))
     made = [each.body for each in plan.manifests if each.kind == "Namespace"]
     say(render_rbac(spec.name, rights_of(spec, plan), user, made), nl=False)

@@ -19,6 +19,7 @@ from components.cli.app import StackOrFile, option, say
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
+from components.core.templates import fault_text
 from components.plan.make import make_plan
 from components.preview import from_plans, items, report
 from components.update.proof import SCOPE, devices_in, part_of
@@ -86,10 +87,8 @@ def _against(stack: str, reference: str) -> report.Preview:
             old_spec = old.spec_or_raise()
         except RailyardError as error:
             text = str(error).replace(f"{folder}/ref/", f"{reference}:")
-            raise UsageError(
-                f"{text}\n  fix    the file of {reference} has this problem, so nothing can be "
-                "compared with it; name a ref with a sound one"
-            ) from None
+            words = {"text": text, "ref": reference}
+            raise UsageError(fault_text(__file__, "unsound-ref", **words)) from None
         before = make_plan(old_spec, name, old.lock)
     found = from_plans.preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
     edits = (*from_plans.added_programs(old_spec, spec), *items.edited_keys(old_spec, spec))
@@ -133,10 +132,8 @@ def _show(reference: str, file: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"git cannot be run: {error.strerror}") from error
     if status != 0:
-        raise UsageError(
-            f"{file} at {reference}: {errors.decode(errors='replace').strip()}\n"
-            "  fix    name a ref that this clone has (`git fetch origin main`), with the file in it"
-        )
+        words = {"file": file, "ref": reference, "said": errors.decode(errors="replace").strip()}
+        raise UsageError(fault_text(__file__, "unknown-ref", **words))
     return text
 
 

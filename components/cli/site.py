@@ -41,6 +41,7 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
 from components.core.plain_text import counted
 from components.core.problem import Json
+from components.core.templates import fault_text
 from components.model.cluster import CLUSTER
 from components.model.secret_refs import list_secrets
 from components.model.texts import fold_names
@@ -111,15 +112,10 @@ def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
     here = _survey(stack, pieces)
     if here.get(stack):
         _refuse_twice(stack, pieces, here)
-        raise UsageError(
-            f"stack {stack} has resources, so it is not split.\n"
-            f"  fix    to split it: railyard site split {stack}"
-        )
+        raise UsageError(fault_text(__file__, "not-split", stack=stack))
     if gone := [each.stack for each in pieces if each.stack not in here]:
-        raise UsageError(
-            f"these stacks of the site do not exist: {', '.join(gone)}.\n"
-            f"  fix    railyard site split {stack} makes them; restore a lost one from its backup"
-        )
+        words = {"names": ", ".join(gone), "stack": stack}
+        raise UsageError(fault_text(__file__, "stacks-gone", **words))
 
     def attempt(piece: Piece) -> tuple[int, str]:
         try:
@@ -187,21 +183,14 @@ def _load_site(stack: str) -> tuple[Stack, tuple[Piece, ...]]:
     """Load the stack of a whole site, and list its pieces; refuse the stack of one piece."""
     loaded = load_stack(stack)
     if loaded.plan.piece:
-        raise UsageError(
-            f"stack {stack} is the piece {loaded.plan.piece} of the site {loaded.plan.stack}.\n"
-            f"  fix    name the stack of the site: {loaded.plan.stack}"
-        )
+        raise UsageError(fault_text(__file__, "piece-of", stack=stack, plan=loaded.plan))
     return loaded, _pieces(loaded)
 
 
 def _pieces(loaded: Stack) -> tuple[Piece, ...]:
     pieces = pieces_of(loaded.spec, loaded.plan.stack)
     if not pieces:
-        raise UsageError(
-            f"the site {loaded.spec.name} has one stack: its file has no `stacks`.\n"
-            "  fix    write the leaves of each unit: stacks: {units: {a: {leaves: [leaf-01]}}}"
-            f" ({PAGE}); or use `pulumi up` and `railyard preview`."
-        )
+        raise UsageError(fault_text(__file__, "one-stack", site=loaded.spec.name, page=PAGE))
     return pieces
 
 
@@ -222,17 +211,11 @@ def _survey(stack: str, pieces: Sequence[Piece]) -> Mapping[str, int]:
     for name, count in here.items():
         is_ours = name != stack and archive_of(name) == stack
         if name in known and not is_ours and (count or _site_of(name) != site):
-            raise UsageError(
-                f"stack {name} exists, and its configuration lacks railyard:piece {known[name]}, so"
-                f" it is not known as a piece of {stack}.\n  fix    if it is of another site, give"
-                f" the unit {known[name]} another name; if not, bring its {config_file(name)} here"
-            )
+            words = {"name": name, "unit": known[name], "file": config_file(name)}
+            raise UsageError(fault_text(__file__, "unknown-piece", stack=stack, **words))
         if count and is_ours and name not in known:
-            raise UsageError(
-                f"stack {name} has {counted(count, 'resource')} of this site, and the file has no"
-                f" such unit.\n  fix    put the unit back into `stacks`, run `railyard site join"
-                f" {stack}`, change the units, and split the site again ({PAGE})"
-            )
+            words = {"name": name, "count": counted(count, "resource"), "page": PAGE}
+            raise UsageError(fault_text(__file__, "unlisted-piece", stack=stack, **words))
     return here
 
 
@@ -260,11 +243,8 @@ def split(stack: StackName = "") -> None:
     empty = {each.stack: _export(each.stack) for each in pieces if each.stack in here}
     _refuse_unfinished({stack: state, **empty})
     if changes := _changes(stack):
-        raise UsageError(
-            f"stack {stack} is not up to date: an update would change {_few(changes)}.\n"
-            f"  fix    run `pulumi up --stack {stack}` first; `stacks` itself changes the groups of"
-            " hosts that reboot together"
-        )
+        words = {"stack": stack, "names": _few(changes)}
+        raise UsageError(fault_text(__file__, "not-up-to-date", **words))
     backup = _keep(stack, "before-split", {stack: state})
     # The cluster also gets the records that no plan names.
     plans = ((each, plan_piece(loaded.plan, each)) for each in pieces)
@@ -295,15 +275,9 @@ def join(stack: StackName = "") -> None:
     empty = _export(stack)
     if splitting.records_of(empty):
         _refuse_twice(stack, pieces, here)
-        raise UsageError(
-            f"stack {stack} has resources, so it is not split.\n"
-            f"  fix    to split it: railyard site split {stack}"
-        )
+        raise UsageError(fault_text(__file__, "not-split", stack=stack))
     if gone := [each.stack for each in pieces if each.stack not in here]:
-        raise UsageError(
-            f"{', '.join(gone)} does not exist, so its records cannot be joined.\n"
-            f"  fix    restore its state: pulumi stack init, then pulumi stack import ({PAGE})"
-        )
+        raise UsageError(fault_text(__file__, "cannot-join", names=", ".join(gone), page=PAGE))
     states = {each.stack: _export(each.stack) for each in pieces}
     _refuse_unfinished(states)
     backup = _keep(stack, "before-join", states)
@@ -338,28 +312,20 @@ def _undone(
 
 def _refuse_foreign_config() -> None:
     if CONFIG_FILE in os.environ:
-        raise UsageError(
-            f"{CONFIG_FILE} names the configuration of one stack, and a split site has several.\n"
-            f"  fix    keep the configurations in the project's folder, and unset {CONFIG_FILE}"
-        )
+        raise UsageError(fault_text(__file__, "foreign-config", variable=CONFIG_FILE))
 
 
 def _refuse_unfinished(states: Mapping[str, splitting.State]) -> None:
     for stack, state in states.items():
         if unfinished := splitting.pending_of(state):
-            raise UsageError(
-                f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
-                f"  fix    complete it first: pulumi up --stack {stack}"
-            )
+            words = {"stack": stack, "names": _few(unfinished)}
+            raise UsageError(fault_text(__file__, "unfinished", **words))
 
 
 def _refuse_twice(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> None:
     if full := [each.stack for each in pieces if here.get(each.stack)]:
-        raise UsageError(
-            f"{', '.join(full)} has resources, and so has {stack}: the site would exist twice.\n"
-            "  fix    after a split or join that was ended by force: pulumi stack rm --force"
-            f" {full[0]}; it forgets the stack, and changes no device"
-        )
+        words = {"names": ", ".join(full), "stack": stack, "first": full[0]}
+        raise UsageError(fault_text(__file__, "twice", **words))
 
 
 def _few(names: Sequence[str]) -> str:
@@ -441,10 +407,8 @@ def _keep(stack: str, name: str, states: Mapping[str, splitting.State]) -> Path:
             file.touch(mode=0o600)
             file.write_text(json.dumps(state, indent=1), encoding="utf-8")
     except OSError as error:
-        raise UsageError(
-            f"the backup of the states cannot be written: {error.strerror}: {folder}. Nothing was"
-            " changed.\n  fix    free space there or correct its rights, then run it again"
-        ) from error
+        words = {"error": error, "folder": folder}
+        raise UsageError(fault_text(__file__, "no-backup", **words)) from error
     return folder
 
 
@@ -490,11 +454,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     if not states:
         raise UsageError(f"Pulumi is not logged in, so no state is known.\n  fix    {OWN_LOGIN}")
     if states.startswith("file:") and not backend:
-        raise UsageError(
-            f"the states are in a folder of this machine, {states}, which no pod has.\n"
-            "  fix    move them to a backend that pods reach (docs/howto/operator.md), or name a"
-            " volume of the pods: --backend file:///…"
-        )
+        raise UsageError(fault_text(__file__, "states-here", states=states))
     stacks = _stacks(stack, file.parent, config, operators.engine_variables(states, written))
     site = Path(str(config.get(SITE_KEY, "")))
     needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
@@ -531,15 +491,9 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
         raise UsageError(f"--kubeconfig {kubeconfig}: it cannot be read: {error}") from error
     where = f"{operators.DEFINITION.rpartition('/')[2]} in the cluster of {kubeconfig}"
     if answer.status == HTTPStatus.NOT_FOUND:
-        raise UsageError(
-            f"the cluster has no Pulumi Kubernetes Operator.\n  where  {where}\n"
-            "  fix    install it: docs/howto/operator.md"
-        )
+        raise UsageError(fault_text(__file__, "no-operator", place=where))
     if "spec" not in answer.body:
-        raise UsageError(
-            f"the operator's definition cannot be read: {answer.words}\n  where  {where}\n"
-            "  fix    use a login that may get customresourcedefinitions, or --operator-version"
-        )
+        raise UsageError(fault_text(__file__, "no-definition", answer=answer, place=where))
     operators.refuse_old_definition(answer.body, where)
 
 
@@ -548,15 +502,11 @@ def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]
     try:
         read: Any = yaml.safe_load(read_text(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(
-            f"{file} cannot be read: {error}\n  fix    run this in the folder of the project, and"
-            " name one of its stacks"
-        ) from error
+        text = fault_text(__file__, "unread-stack-file", file=file, error=error)
+        raise UsageError(text) from error
     written = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
     if not isinstance(config := written.get("config") or {}, dict):
-        raise UsageError(
-            "`config` of the stack's file is no mapping.\n  fix    write KEY: VALUE below"
-        )
+        raise UsageError(fault_text(__file__, "no-mapping"))
     config = cast("dict[str, Any]", config)
     sealed = {key for key, value in config.items() if isinstance(value, dict) and "secure" in value}
     return written, {key: value for key, value in config.items() if key not in sealed}

@@ -19,6 +19,7 @@ from components.checks.site import check_config_value, load_checked_site
 from components.cli.say import say
 from components.core.errors import UsageError
 from components.core.problem import Lines
+from components.core.templates import fault_text
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
@@ -97,11 +98,7 @@ def run_pulumi(
     """
     program = shutil.which("pulumi")
     if program is None:
-        raise UsageError(
-            "pulumi is not on PATH.\n"
-            "  fix    install it: `railyard init --check .` says which version and how. For a stack"
-            " of the lab, source the file that `make up` named: . .lab/dev/env.sh"
-        )
+        raise UsageError(fault_text(__file__, "no-pulumi"))
     pipe, variables = subprocess.PIPE, {**os.environ, **(environment or {})}
     with subprocess.Popen(
         [program, *arguments],
@@ -116,10 +113,8 @@ def run_pulumi(
             out, err = process.communicate(stdin, timeout=deadline_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise UsageError(
-                f"pulumi {' '.join(arguments)} did not end within {deadline_s:g} s.\n"
-                "  fix    see whether the backend of the states answers: pulumi stack ls"
-            ) from None
+            words = {"words": " ".join(arguments), "deadline_s": deadline_s}
+            raise UsageError(fault_text(__file__, "slow-pulumi", **words)) from None
         except KeyboardInterrupt:
             say(f"interrupted: waiting until pulumi {arguments[0]} has ended", err=True)
             process.communicate()
