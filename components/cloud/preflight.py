@@ -15,6 +15,7 @@ from components.cloud.ensure import delete, ib_capacity
 from components.cloud.kinds import KINDS, Item, ObjectKind, documents_of, list_kind, texts_of
 from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
 from components.core.errors import Bug, DeviceError
+from components.core.templates import fault_text
 from components.reading.wording import did_you_mean
 
 LATEST = "latest"
@@ -53,8 +54,7 @@ def look(
     tagged = (f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
     claimed = _claimed(previous)
     foreign = (
-        f"{KINDS[claim.kind].words} {claim.name} ({item.id}) is there already, and this stack did "
-        "not make it. Use another name, or remove it in the cloud's console."
+        fault_text(__file__, "foreign", kind=KINDS[claim.kind], claim=claim, item=item)
         for claim in request.claims
         if (item := _find(there, claim)) is not None and _name(claim) not in claimed
     )
@@ -122,9 +122,7 @@ def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
     """Resolve a tag to its `id` now, and an `image` whose tag keeps that meaning."""
     found = _resolve(_image_tags(api, request.api.location), request.image)
     if found is None:
-        raise DeviceError(
-            f"cloud: the image {request.image} does not exist in {request.api.location}."
-        )
+        raise DeviceError(fault_text(__file__, "no-image", request=request))
     return {"id": found[0], "image": found[1]}
 
 
@@ -133,10 +131,8 @@ def _capacity(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> I
     for kind, count in sorted(new.items()):
         there = sum(int(str(each.get("quantity", 0))) for each in _of_type(api, request, kind))
         if there < count:
-            yield (
-                f"{request.api.location} has {there} of {kind} to give, and {count} are to be "
-                "made: ask the vendor for a reservation, or choose another location."
-            )
+            words = {"api": request.api, "there": there, "kind": kind, "count": count}
+            yield fault_text(__file__, "capacity", **words)
 
 
 def _of_type(api: CrusoeApi, request: PreflightRequest, kind: str) -> list[Document]:
@@ -159,10 +155,8 @@ def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iter
             needed[str(each.get("quota_type"))] += count * int(str(each.get("num_slices") or 1))
     for quota, count in sorted(needed.items()):
         if quota in free and free[quota] < count:
-            yield (
-                f"the project may take {free[quota]} more of quota {quota}, and {count} are "
-                "needed: ask the vendor to raise it."
-            )
+            words = {"free": free[quota], "quota": quota, "count": count}
+            yield fault_text(__file__, "quota", **words)
 
 
 def _infiniband(
@@ -184,10 +178,8 @@ def _infiniband(
     if not free:
         yield f"the cloud offers no {where}: choose another location or type."
     elif max(free.values()) < needed:
-        yield (
-            f"no {where} has {needed} free slices, {request.slices} for each of {count} "
-            f"instances; the most is {max(free.values())}."
-        )
+        words = {"network": where, "needed": needed, "count": count, "most": max(free.values())}
+        yield fault_text(__file__, "slices", request=request, **words)
 
 
 def sweep(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:

@@ -17,6 +17,7 @@ from pydantic import JsonValue, TypeAdapter
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
+from components.core.templates import fault_text
 from components.remote.lines import read_request
 from components.remote.one_run import hold_lock
 
@@ -118,10 +119,8 @@ def open_api(
     """A client for the project of a request; without `patience` it waits as for the real cloud."""
     missing = [name for name in (api.access_key, api.secret_key) if not secrets.get(name)]
     if missing:
-        raise UsageError(
-            f"the cloud's API needs the secret{'s' if missing[1:] else ''} {', '.join(missing)}.\n"
-            f"  fix    pulumi config set --secret railyard:{missing[0]}"
-        )
+        words = {"names": f"{'s' if missing[1:] else ''} {', '.join(missing)}", "first": missing[0]}
+        raise UsageError(fault_text(__file__, "no-secret", **words))
     keys = (secrets[api.access_key], secrets[api.secret_key])
     return CrusoeApi(api.endpoint, api.project, keys, patience)
 

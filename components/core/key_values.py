@@ -71,9 +71,7 @@ class HostState(BaseModel):
     def render(self) -> str:
         """Sorted `key=value` lines, one setting a line, with a newline at the end.
 
-        Raises:
-            Bug: A value has a line break, which would add another setting to those that root
-                applies.
+        Bug: a value has a line break, which would add another setting to those that root applies.
         """
         return "".join(_line(key, value) for key, value in sorted(self.values.items()))
 
@@ -91,10 +89,8 @@ class HostState(BaseModel):
 def parse_state(text: str) -> HostState:
     """Read `key=value` lines, short or not; skip empty lines and `#` comments.
 
-    Raises:
-        DeviceError: The text is larger than 4 MB, a line has no `=`, a key other than `pending.`
-            occurs twice, a line for all cards comes without any card, or a line for all VFs comes
-            for a card without VFs.
+    DeviceError: the text is larger than 4 MB, a line has no `=`, a key other than `pending.` occurs
+    twice, a line for all cards comes without any card, or one for all VFs for a card without VFs.
     """
     if len(text) > _MOST:
         raise DeviceError(f"the host answered {len(text):,} characters; at most {_MOST:,} are read")

@@ -59,11 +59,7 @@ class Deadline:
         self.ends_at_s = self.clock() + self.seconds
 
     def left_s(self) -> float:
-        """Seconds until the end.
-
-        Raises:
-            TimeoutError: It has passed.
-        """
+        """Seconds until the end; TimeoutError if it has passed."""
         left = self.ends_at_s - self.clock()
         if left <= 0:
             raise TimeoutError(f"no end within {self.seconds:g} s")
@@ -79,11 +75,7 @@ class Held:
     pieces: list[bytes] = field(default_factory=list[bytes])
 
     def add(self, piece: bytes) -> None:
-        """Keep one more piece.
-
-        Raises:
-            TooLongError: They would be more than the limit.
-        """
+        """Keep one more piece; TooLongError if they would be more than the limit."""
         self.size += len(piece)
         if self.size > self.limit:
             raise TooLongError(self.limit)
@@ -95,11 +87,9 @@ class Held:
 
 
 def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> bytes:
-    """Read until `read` gives nothing, such as `read1` of an HTTP answer.
+    """Read until `read`, such as `read1` of an HTTP answer, gives nothing.
 
-    Raises:
-        TimeoutError: The deadline passed first.
-        TooLongError: The answer exceeds the limit.
+    TimeoutError: the deadline passed first. TooLongError: the answer exceeds the limit.
     """
     held = Held(limit)
     while piece := read(PIECE_BYTES):
@@ -120,15 +110,10 @@ def _readable(files: Sequence[IO[bytes]], wait_s: float) -> list[IO[bytes]]:
 def run_within(
     words: Sequence[str], seconds: float, limit: int = ANSWER_BYTES
 ) -> tuple[int, bytes, bytes]:
-    """Run a program without a shell and without input, and keep what it prints in memory.
+    """Run a program without a shell or input, and return its exit status, stdout and stderr.
 
-    Returns:
-        Its exit status, stdout and stderr.
-
-    Raises:
-        OSError: It cannot be run.
-        TimeoutError: It did not end in time, and was killed.
-        TooLongError: It printed more than the limit, and was killed.
+    OSError: it cannot be run. TimeoutError: it did not end in time, and was killed. TooLongError:
+    it printed more than the limit, and was killed.
     """
     from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired  # noqa: PLC0415 - `check` runs none
 
@@ -183,11 +168,9 @@ def timed(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def read_file(path: Path, limit: int = FILE_BYTES) -> bytes:
-    """Read a file that a user names.
+    """Read a file that a user names; OSError if it cannot be read.
 
-    Raises:
-        UsageError: The path names a device or a pipe, or the file exceeds the limit.
-        OSError: The file is missing, is a directory, or cannot be read.
+    UsageError: the path names a device or a pipe, or the file exceeds the limit.
     """
     return _sound(path, limit).read_bytes()
 
@@ -200,9 +183,7 @@ def read_text(path: Path, limit: int = FILE_BYTES) -> str:
 def refuse_endless(path: Path) -> os.stat_result:
     """Refuse a device or a pipe: opening one may wait for ever, and reading one may never end.
 
-    Raises:
-        UsageError: The path is a device or a pipe.
-        OSError: The file does not exist.
+    UsageError: the path is one. OSError: the file does not exist.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
@@ -230,11 +211,7 @@ class Stream:
     size: int = 0
 
     def read(self, size: int) -> bytes:
-        """The next piece, at most `size` bytes; empty at the end.
-
-        Raises:
-            UsageError: The deadline passed, or there is more than the limit.
-        """
+        """The next piece, at most `size` bytes; UsageError beyond the deadline or the limit."""
         try:
             ready = _readable([self.file], self.deadline.left_s())
         except TimeoutError:

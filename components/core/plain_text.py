@@ -68,10 +68,8 @@ def code_span(text: str) -> str:
 
     The fence is longer than every run of backticks inside. A space on each side, which CommonMark
     strips again, separates a backtick or a space at an end from the fence. A line break becomes a
-    visible mark. An empty text becomes a span with one space: CommonMark has no empty span.
-
-    Args:
-        text: Any text; it is cut after 2,000 characters, and its length is added.
+    visible mark. An empty text becomes a span with one space: CommonMark has no empty span. A text
+    is cut after 2,000 characters, and its length is added.
     """
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text):,} characters)"
@@ -139,11 +137,7 @@ def matches(text: str, recorded: str) -> bool:
 
 
 def fill(text: str, facts: Facts) -> str:
-    """Fill every hole of the text.
-
-    Raises:
-        Bug: An instance, or one of its facts, is missing.
-    """
+    """Fill every hole of the text; Bug if an instance, or one of its facts, is missing."""
 
     def known(match: re.Match[str]) -> str:
         try:

@@ -33,8 +33,6 @@ NOTHING: Final = object()
 """Marks an absent value: without `blank` an undo leaves the entry out, and without `asked` a
 baseline does not ask for it."""
 StateT = TypeVar("StateT", bound=BaseModel)
-
-
 OMIT_NONE: Final[Any] = Field(exclude_if=lambda value: value is None)
 """An optional field: the JSON form omits it if it is None, so a new field does not change the
 inputs of other switches' steps."""

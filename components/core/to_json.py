@@ -17,12 +17,8 @@ from components.core.plain_text import indented
 OMIT_EMPTY: Final = {"omit_empty": True}
 """Metadata of a later field: if it is empty, plans and their digests stay
 unchanged, so acceptance does not run again because of it."""
-
-
 HIDDEN: Final = {"hidden": True}
 """Metadata of a field that another field identifies by digest: a long text, which plans omit."""
-
-
 _DEEP: Final = 3
 """Levels that are written piece by piece: the plan, its list of hosts, and each host."""
 
@@ -42,11 +38,7 @@ def _items(value: object) -> Iterator[tuple[str, object]]:
 
 
 def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Turn a plan value into plain JSON data, keys as in the types.
-
-    Raises:
-        TypeError: The value is of no type that a plan may hold.
-    """
+    """Turn a plan value into plain JSON data, keys as in the types; TypeError for another one."""
     if isinstance(value, Enum):
         value = value.value
     if value is None or isinstance(value, str | int | float):

@@ -26,15 +26,10 @@ from components.artefacts.resolve import merged
 from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
-from components.core.templates import object_of
+from components.core.templates import fault_text, object_of
 from components.hosts.keys.ask import parameter_of
 from components.hosts.software import asked_settings
-from components.kubernetes.manifest import (
-    Body,
-    Manifest,
-    login_manifests,
-    make_manifest,
-)
+from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest
 from components.model import owners
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -266,11 +261,7 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
         settings = asked_settings(spec, host, nic)
         if settings:
             if nic.pf_device is None:
-                raise SpecError(
-                    f"the PCI device id of {host.name} {nic.netdev}, a {nic.model}, is not known, "
-                    "and a template of the NIC configuration operator names it. Write pci_id in "
-                    "nic_models"
-                )
+                raise SpecError(fault_text(__file__, "no-device-id", host=host.name, nic=nic))
             shown = json.dumps([nic.pf_device, settings], sort_keys=True)
             cards.setdefault(shown, []).append(nic)
     for shown, nics in cards.items():
@@ -343,10 +334,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     if operator.driver == "operator":
         tag = container_tag(operator)
         if tag is None:
-            raise SpecError(
-                f"the driver container of network operator {operator.chart.version} is not known.\n"
-                "  fix    write its tag as operators.network.driver_tag"
-            )
+            raise SpecError(fault_text(__file__, "no-driver-tag", chart=operator.chart))
         # A driver with another tag reaches the nodes only if they may be drained for it. Otherwise
         # the operator does not replace driver containers (its DaemonSet has `OnDelete`), and its
         # policy is not ready while an old one runs, so an update waits in vain (network operator

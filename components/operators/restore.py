@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
+from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live.compare import compare_object
@@ -92,11 +93,7 @@ def restore_release(
     if left:
         key, want, live = left[0]
         found = next(each for each in compare_object(want, live) if each.ours)
-        raise DeviceError(
-            f"Helm release {ref.namespace}/{ref.name}: {key} was put back, and {found} again.\n"
-            "  fix    something in the cluster changes it: find it by"
-            f" kubectl get {key.kind} {key.name} --show-managed-fields -o yaml, and end it there"
-        )
+        raise DeviceError(fault_text(__file__, "changed-again", ref=ref, key=key, found=found))
     return made
 
 
@@ -111,12 +108,7 @@ def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) 
     reader.learn([want])
     served = reader.served(want)
     if served is None:
-        raise DeviceError(
-            f"{key}: the cluster does not serve {key.kind} of {key.api_version}, and the chart's "
-            "folder crds lacks its definition.\n"
-            "  fix    take it from the chart: helm show crds CHART | kubectl apply --server-side "
-            "-f -"
-        )
+        raise DeviceError(fault_text(__file__, "not-served", key=key))
     method, name = ("POST", "") if live is None else ("PATCH", key.name)
     answer = calls.call(method, served.path(key.namespace, name), want)
     if answer.status >= _FIRST_ERROR:

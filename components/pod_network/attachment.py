@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import SpecError
+from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
@@ -84,10 +85,8 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
         return str(pool_of(spec, rail, host).probe)
     address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)
     if address is None:
-        raise SpecError(
-            f"{host.name} lacks an address on {rail.name}, and its pods run in the host's network. "
-            "Give its NIC an address, or set pod_network.host_network to false"
-        )
+        words = {"host": host.name, "rail": rail.name}
+        raise SpecError(fault_text(__file__, "no-address", **words))
     return address
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
+from components.core.templates import fault_text
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -245,11 +245,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
 
 
 def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> list[Body]:
-    """The NetworkAttachmentDefinitions of a rail; see `rail_addresses`.
-
-    Raises:
-        SpecError: Its cards have several names, of which an attachment can name only one.
-    """
+    """The NetworkAttachmentDefinitions of a rail; SpecError if its cards have several names."""
     names = {
         nic.netdev: host.name
         for host in reversed(spec.workers)
@@ -258,10 +254,8 @@ def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> 
     }
     if len(names) != 1:
         found = ", ".join(f"{netdev} on {host}" for netdev, host in sorted(names.items()))
-        raise SpecError(
-            f"the cards of {rail.name} are {found or 'missing'}: a macvlan attachment names one "
-            "network device for all nodes. Give them one name (systemd .link files by PCI path)"
-        )
+        words = {"rail": rail.name, "found": found or "missing"}
+        raise SpecError(fault_text(__file__, "several-names", **words))
     macvlan: Addresses = {
         "type": "macvlan",
         "master": next(iter(names)),
@@ -300,11 +294,8 @@ def _devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
         for nic in host.nics:
             rail = owners.setdefault(nic.netdev, nic.rail)
             if rail != nic.rail:
-                raise SpecError(
-                    f"{nic.netdev} is {nic.rail} on {host.name} and {rail} on another host: the "
-                    "SR-IOV device plugin selects by the same PF names on all nodes. Give one "
-                    "rail's PFs one name on every host (systemd .link files by PCI path)"
-                )
+                words = {"nic": nic, "host": host.name, "rail": rail}
+                raise SpecError(fault_text(__file__, "one-name-two-rails", **words))
     for name in dict.fromkeys(rail.resource for rail in spec.rails):
         rails = {each.name for each in spec.rails if each.resource == name}
         nics = [nic for host in spec.workers for nic in host.nics if nic.rail in rails]
@@ -327,10 +318,8 @@ def _ib_devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
         ports = {port.pci for host in spec.workers for port in rail_ports(host, rail)}
         for pci in ports:
             if owners.setdefault(pci, rail.name) != rail.name:
-                raise SpecError(
-                    f"{pci} is {owners[pci]} on one host and {rail.name} on another: the device "
-                    "plugin selects by PCI address on all nodes alike. Number the rails by slot"
-                )
+                words = {"pci": pci, "one": owners[pci], "rail": rail.name}
+                raise SpecError(fault_text(__file__, "one-slot-two-rails", **words))
         yield rail.resource, {key: [*sorted(ports)]}
 
 
@@ -370,24 +359,19 @@ def rail_chains(
 def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
     """The attachment that makes an IPoIB interface in the partition of the host's own."""
     if rail.interface is None:
-        raise SpecError(
-            f"{rail.name} names no interface, and the pods' IPoIB interfaces are made on it. "
-            "Write interface: with the name of the HCA's IPoIB device, as `ip link` shows it"
-        )
+        raise SpecError(fault_text(__file__, "no-interface", rail=rail.name))
     main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
     # v1.2.2 lacks a key for the MTU: pkg/types/types.go of that tag only reads `master`.
     plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
     return make_attachment(spec, rail.network, plugins)
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """A port of a worker whose VFs belong to a rail."""
+class _Function(NamedTuple):
+    """A port of a worker whose VFs belong to a rail; no MTU on InfiniBand, whose subnet has it."""
 
     pci: str
     vfs: int
     mtu_bytes: int | None
-    """None on InfiniBand, whose subnet determines it."""
 
 
 def _ports(spec: ClusterSpec, host: Host, rail: AnyRail) -> Iterator[_Function]:

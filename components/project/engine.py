@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final, cast
@@ -21,7 +20,8 @@ from typing import Final, cast
 import yaml
 
 from components.core.errors import UsageError
-from components.core.problem import Finding, on_device
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
 from components.project import lab_marks
 from components.reading.site_path import config_file
@@ -39,7 +39,6 @@ OWN_LOGIN: Final = (
     " 'file:///srv/pulumi-state?metadata=skip', postgres://USER@HOST/DATABASE, s3://BUCKET,"
     " azblob://CONTAINER, gs://BUCKET, or https://app.pulumi.com"
 )
-_lack = partial(on_device, HERE)
 FEW: Final = 500
 """So many resources with checkpoints take minutes on every backend."""
 MANY: Final = 1_500
@@ -169,24 +168,22 @@ def version_of(program: Path, environ: Mapping[str, str]) -> str:
 
 def judge_engine(engine: Engine) -> Iterator[Finding]:
     """Yield what this machine lacks to run any stack, of the lab or not."""
-    install = INSTALL_CLI.format(engine.wanted)
+    words = {"engine": engine, "fix": INSTALL_CLI.format(engine.wanted)}
     if engine.program is None:
-        yield _lack("pulumi", "the Pulumi CLI is not on PATH.", "none", engine.wanted, install)
+        yield _lack("no-cli", "none", **words)
     elif (_numbers(engine.version) or (-1,)) < _numbers(engine.wanted):
-        what = "the Pulumi CLI is older than its Python SDK."
-        shown = f"{engine.version or 'no answer'} ({engine.program})"
-        yield _lack("pulumi", what, shown, f"{engine.wanted} or later", install)
+        yield _lack("old-cli", f"{engine.version or 'no answer'} ({engine.program})", **words)
     if engine.program is not None and engine.language is None:
-        what = "the folder of the Pulumi CLI lacks the Python language host."
-        fix = f"install the CLI whole, it brings one: {install}"
-        yield _lack("language", what, "none", "pulumi-language-python", fix)
+        yield _lack("language", "none", install=words["fix"])
     for plugin in engine.plugins:
         if plugin.program is None:
-            what = f"the plugin {plugin.name} of the version of its Python package is not there."
-            yield _lack(f"plugin-{plugin.name}", what, "none", plugin.version, plugin.install)
+            yield _lack("plugin", "none", plugin=plugin)
     if engine.program is not None and not engine.backend:
-        what = "Pulumi is not logged in, so it cannot store a state."
-        yield _lack("backend", what, "none", "a backend of your own", OWN_LOGIN)
+        yield _lack("backend", "none", login=OWN_LOGIN)
+
+
+def _lack(row: str, actual: str, **words: object) -> Finding:
+    return finding_of(__file__, row, device=HERE, actual=actual, **words)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -220,7 +217,6 @@ def judge_lab_parts(
     engine: Engine, environ: Mapping[str, str], salt: str = ""
 ) -> Iterator[Finding]:
     """Yield the lab parts that a real stack would run on: stand-ins, passphrase, state."""
-    what = "the plugin {} is the lab's substitute, tested on emulated devices only."
     rows = [
         (each.name, each.name, each.program, f"{each.name} {each.version}", each.install)
         for each in engine.plugins
@@ -229,27 +225,12 @@ def judge_lab_parts(
     rows.append(("language", "for Python", engine.language, "pulumi-language-python", cli))
     for name, title, program, own, install in rows:
         if program is not None and lab_marks.is_stand_in(program):
-            rule, fix = f"stand-in-{name}", f"open a shell without the lab's env.sh, and: {install}"
-            yield _lack(rule, what.format(title), str(program), f"Pulumi's own {own}", fix)
+            words = {"name": name, "title": title, "own": own, "install": install}
+            yield _lack("stand-in", str(program), **words)
     if lab_marks.has_lab_passphrase(environ, salt):
-        yield _lack(
-            "lab-passphrase",
-            "the stack's secrets are encrypted with the lab's passphrase, which is public.",
-            "the passphrase of the lab",
-            "a passphrase or a key service of your own",
-            "export PULUMI_CONFIG_PASSPHRASE='…' before `pulumi stack init`; for an existing "
-            "stack: pulumi stack change-secrets-provider passphrase, and then change every secret "
-            "on its device too",
-        )
+        yield _lack("lab-passphrase", "the passphrase of the lab")
     if lab_marks.is_lab_backend(engine.backend):
-        yield _lack(
-            "lab-backend",
-            "the stack's state is in the lab's folder, which `make clean` deletes.",
-            engine.backend,
-            "a backend of your own",
-            "move it: pulumi stack export --file state.json; unset PULUMI_BACKEND_URL; "
-            f"{OWN_LOGIN}; pulumi stack init NAME; pulumi stack import --file state.json",
-        )
+        yield _lack("lab-backend", engine.backend, login=OWN_LOGIN)
 
 
 def lab_findings(
@@ -266,10 +247,7 @@ def lab_findings(
         if not (real := lab_marks.devices_outside_lab(spec)):
             return ()
         more = f" and {len(real) - 3} more" if len(real) > 3 else ""  # noqa: PLR2004 - three fit on a line
-        what = "`railyard:lab` is true, and devices of the site are not on loopback addresses."
-        wanted = "devices of the lab, which are in 127.0.0.0/8"
-        fix = f"remove `railyard:lab` from Pulumi.{stack}.yaml"
-        return (_lack("lab-claim", what, ", ".join(real[:3]) + more, wanted, fix),)
+        return (_lack("lab-claim", ", ".join(real[:3]) + more, stack=stack),)
     project = file.absolute().parent if file else Path.cwd()
     engine = look_at_engine(known, project, ask_version=False)
     return tuple(judge_lab_parts(engine, known, salt_of(file or config_file(stack))))

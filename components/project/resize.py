@@ -13,6 +13,7 @@ import yaml
 from components.catalogue.switches import find_model
 from components.core.errors import UsageError
 from components.core.problem import Json
+from components.core.templates import fault_text
 from components.core.yaml_lines import block, flow, item
 from components.model.texts import fold_names
 from components.reading.host_ranges import MOST_HOSTS
@@ -35,10 +36,8 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     """Write the rails, ports and workers of a site again for other numbers.
 
     None keeps the example's number; `found` are workers that were read, in place of the example's,
-    whose cards then give the number of rails.
-
-    Raises:
-        UsageError: The example has a form that cannot be counted up, or too few ports.
+    whose cards then give the number of rails. UsageError: the example has a form that cannot be
+    counted up, or too few ports.
     """
     if any(count is not None and not 0 < count <= MOST_HOSTS for count in (rails, hosts)):
         raise UsageError(f"the numbers are 1 to {MOST_HOSTS}. Nothing was written.")
@@ -49,11 +48,8 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     if not found and (own[0] if rails is None else rails, hosts or own[1]) == own:
         return text
     if not _is_alike(site, workers):
-        raise UsageError(
-            f"the example {site['name']} has hosts or rails that cannot be counted up, so it has "
-            f"only the numbers of its file. Nothing was written.\n  fix    {_COUNTABLE}, or leave "
-            "the numbers out."
-        )
+        words = {"name": site["name"], "countable": _COUNTABLE}
+        raise UsageError(fault_text(__file__, "not-alike", **words))
     rails = rails or max((len(each["nics"]) for each in found), default=own[0])
     wanted = [_rail(site["rails"], number) for number in range(rails)]
     names = [rail["name"] for rail in wanted]
@@ -87,11 +83,7 @@ def _read(text: str) -> tuple[Entry, list[Entry]]:
 
 
 def read_found(text: str) -> list[Entry]:
-    """Read the hosts with cards from what `railyard discover --format json` printed.
-
-    Raises:
-        UsageError: The text is something else, or has no host with cards.
-    """
+    """Read the hosts with cards from `railyard discover --format json`; UsageError without any."""
     try:
         hosts = [
             {
@@ -105,10 +97,7 @@ def read_found(text: str) -> list[Entry]:
             if host["cards"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"this is not what `railyard discover --format json` prints ({error!r}).\n"
-            "  fix    run `railyard discover --format json > found.json`, and name that file."
-        ) from error
+        raise UsageError(fault_text(__file__, "not-discovered", error=error)) from error
     if not hosts:
         raise UsageError("no host in the file has cards.\n  fix    read the workers.")
     return hosts
@@ -206,18 +195,11 @@ def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[st
     model = find_model(switch["model"])
     known = [port for port in (model.ports[switch["os"]] if model else ()) if port not in links]
     if not rails:
-        raise UsageError(
-            f"{switch['name']} would have no rail. Nothing was written.\n"
-            f"  fix    write more rails, or {_COUNTABLE}."
-        )
-    if len(rails) * len(hosts) > len(known):
-        raise UsageError(
-            f"{switch['name']} ({switch['model']}) has {len(known)} ports for hosts, and "
-            f"{len(hosts)} hosts with {len(rails)} of the rails need {len(rails) * len(hosts)}. "
-            "Nothing was written.\n  fix    begin with an example of more leaves: rail-optimised "
-            "has two, mixed-fabric four. For a larger switch, write fewer hosts here, and then "
-            "change model, ports and hosts in site.yaml."
-        )
+        raise UsageError(fault_text(__file__, "no-rail", name=switch["name"], countable=_COUNTABLE))
+    if (needed := len(rails) * len(hosts)) > len(known):
+        counts = {"there": len(known), "hosts": len(hosts), "rails": len(rails), "needed": needed}
+        words = {"name": switch["name"], "model": switch["model"]}
+        raise UsageError(fault_text(__file__, "few-ports", **words, **counts))
     lines: dict[str, str] = {}
     folded = fold_names(hosts)
     for place, rail in enumerate(rails):
