@@ -27,6 +27,7 @@ from components.artefacts.web import (
     Login,
     WrongContentError,
     fetch,
+    fetch_error,
     length_of,
     measure,
 )
@@ -66,11 +67,10 @@ def find_in_index(source: ChartSource, access: Access, at: str) -> tuple[str, st
         found = cast("Mapping[str, Json]", yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
         entries = cast("Mapping[str, list[Mapping[str, Json]]]", found["entries"])
     except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise FetchError(index, "it is not an index of charts", "correct the repository") from error
+        raise fetch_error(index, "no-index") from error
     releases = entries.get(chart)
     if not releases:
-        names = ", ".join(sorted(entries)[:8])
-        raise FetchError(index, f"it lacks the chart {chart}; it has {names}", "correct the name")
+        raise fetch_error(index, "no-chart", chart=chart, names=", ".join(sorted(entries)[:8]))
     wanted = version.removeprefix("v")
     for each in releases:
         urls = cast("list[str]", each.get("urls") or [])
@@ -78,8 +78,7 @@ def find_in_index(source: ChartSource, access: Access, at: str) -> tuple[str, st
             digest = str(each.get("digest") or "").removeprefix("sha256:")
             return urljoin(f"{(source.repo or '').rstrip('/')}/", urls[0]), digest
     have = ", ".join(str(each.get("version")) for each in releases[:5])
-    what = f"chart {chart} lacks the release {version}; the newest are {have}"
-    raise FetchError(index, what, "choose one of them")
+    raise fetch_error(index, "no-chart-release", chart=chart, version=version, have=have)
 
 
 def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, str]:

@@ -157,8 +157,7 @@ class RegistryClient:
                     raise
                 return []
             except (ValueError, AttributeError) as error:
-                what = "the answer is not a list of tags"
-                raise web.FetchError(address, what, "see what serves it") from error
+                raise web.fetch_error(address, "no-tags") from error
         return found
 
     @contextmanager
@@ -231,9 +230,7 @@ def find_image(
     missing = [cpu for cpu in processors if cpu not in {each for _, each in children}]
     if missing:
         have = ", ".join(sorted({cpu for _, cpu in children})) or "none"
-        what = f"it lacks linux/{missing[0]} and offers only {have}"
-        fix = "choose an image for the processors of the hosts (host_defaults.architecture)"
-        raise web.FetchError(str(image), what, fix)
+        raise web.fetch_error(str(image), "no-platform", cpu=missing[0], have=have)
     wanted = (digest for digest, cpu in children if cpu in processors)
     found = tuple(client.manifest(image.repository, digest) for digest in wanted)
     return FoundImage(top, sum(size for each in found for _, size in each.blobs()), found)

@@ -20,29 +20,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from components.artefacts.web import Access, Answer, Call, FetchError, open_call
+from components.artefacts.web import Access, Answer, Call, FetchError, fetch_error, open_call
+from components.core.templates import read_table
 
-_RIGHTS: Final = (
-    "allow it s3:ListBucket on the bucket, and s3:GetObject and s3:PutObject on what is in it"
-)
-_KEYS: Final = "correct `login`, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
-_REGION: Final = "write the bucket's region as `region`"
-_ROOM: Final = "free space on the server, or raise the bucket's quota; then run it again"
-_CAUSES: Final[Mapping[str, tuple[str, str]]] = {
-    "NoSuchBucket": ("the bucket does not exist", "correct `address` and `endpoint`, or make it"),
-    "AccessDenied": ("the login may not do this", _RIGHTS),
-    "InvalidAccessKeyId": ("the access key is unknown", _KEYS),
-    "XAdminUserNotFound": ("the access key is unknown", _KEYS),  # versitygw
-    "SignatureDoesNotMatch": ("the secret key is wrong", _KEYS),
-    "ExpiredToken": ("the session token has expired", f"renew it: {_KEYS.partition(', or ')[2]}"),
-    "RequestTimeTooSkewed": ("this machine's clock is wrong", "synchronise it by NTP"),
-    "AuthorizationHeaderMalformed": ("the region is wrong", _REGION),
-    "PermanentRedirect": ("the bucket is in another region", _REGION),
-    "TemporaryRedirect": ("the bucket is in another region", _REGION),
-    "QuotaExceeded": ("the bucket is full", _ROOM),
-    "XMinioStorageFull": ("the server's disk is full", _ROOM),
-}
-"""Code of an error answer (S3 API reference, "Error responses") to the fault and the fix."""
 _BY_STATUS: Final[Mapping[int, str]] = {
     HTTPStatus.MOVED_PERMANENTLY: "PermanentRedirect",
     HTTPStatus.FORBIDDEN: "AccessDenied",
@@ -111,15 +91,12 @@ class Bucket:
             with self._call("GET", "", query) as answer:
                 text = answer.whole().decode("utf-8", "replace")
             if "<ListBucketResult" not in text:
-                what = "the answer is not a list of S3"
-                raise FetchError(answer.address, what, "correct `endpoint`, or see what serves it")
+                raise fetch_error(answer.address, "no-list")
             found += _tags(text, "Key")
             if not (more := _tags(text, "NextContinuationToken")):
                 return found
             query["continuation-token"] = more[0]
-        what = f"more than {len(found):,} names begin with {prefix}"
-        fix = "take a narrower prefix, or delete old ones"
-        raise FetchError(f"{self.name}/{prefix}", what, fix)
+        raise fetch_error(f"{self.name}/{prefix}", "many-names", count=len(found), prefix=prefix)
 
     @contextmanager
     def _call(
@@ -127,8 +104,7 @@ class Bucket:
     ) -> Generator[Answer]:
         base = self.endpoint.rstrip("/") or f"https://s3.{self.region}.amazonaws.com"
         if not _IN_HEADER.fullmatch(self.keys.access_key + self.keys.session_token):
-            what = "the access key or the session token has a character that no header can have"
-            raise FetchError(f"{base}/{self.name}", what, _KEYS)
+            raise fetch_error(f"{base}/{self.name}", "unsendable-key")
         path = "/".join(part for part in (self.name, key) if part)
         asked = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
         address = f"{base}/{quote(path, safe='/-_.~')}{'?' if asked else ''}{asked}"
@@ -139,16 +115,18 @@ class Bucket:
             with open_call(call, Access(self.ca)) as answer:
                 yield answer
         except FetchError as error:
-            # In the words of S3's error answer, with the fix for that code.
+            # In the words of S3's error answer (S3 API reference, "Error responses"), with the fix
+            # for that code in `s3.yaml`.
             said = error.body.decode("utf-8", "replace")
             code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
             if code in {"", "NoSuchKey"}:
                 raise
             words = next(iter(_tags(said, "Message")), "it refuses").rstrip(".")
-            what, fix = _CAUSES.get(code, (words, "look that code up in the manual of the server"))
+            causes: Mapping[str, tuple[str, str]] = read_table(__file__, "s3")
+            what, fix = causes.get(code, (words, "look that code up in the manual of the server"))
             asks = _EXPECTED.search(said)
             region = asks[1] or asks[2] if asks else error.headers.get("x-amz-bucket-region")
-            if fix == _REGION and region:
+            if fix == causes["PermanentRedirect"][1] and region:
                 fix = f"write `region: {region}`"
             raise FetchError(error.address, f"{what} (S3: {code})", fix, error.status) from error
 

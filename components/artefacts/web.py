@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from components.artefacts.naming import digest_of, wrong_checksum
 from components.core.errors import RailyardError
 from components.core.limits import Deadline, end_within, timed
+from components.core.templates import finding_of
 
 TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a server counts as silent."""
@@ -65,6 +66,12 @@ class WrongContentError(FetchError):
     """The content arrived, and is not the expected one."""
 
     exit_code = 1
+
+
+def fetch_error(address: str, row: str, **words: object) -> FetchError:
+    """The error of a row in `findings.yaml`."""
+    found = finding_of(__file__, row, **words)
+    return FetchError(address, found.what, found.fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +130,12 @@ class Answer:
         for piece in self.pieces():
             found += piece
             if len(found) > _LONGEST_ANSWER:
-                what, fix = "the answer does not end", "see what serves this address"
-                raise FetchError(self.address, what, fix)
+                raise fetch_error(self.address, "endless")
         return bytes(found)
 
 
 def _cut(address: str, got: int, promised: str | None, why: str) -> FetchError:
-    what = f"the download ended after {got} of {promised or 'unknown'} bytes ({why})"
-    fix = "try again; if it ends there again, look at the proxy or mirror in between"
-    return FetchError(address, what, fix)
+    return fetch_error(address, "cut", got=got, promised=promised or "unknown", why=why)
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
@@ -147,9 +151,7 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            what = f"it redirects to {newurl}, which is not https"
-            fix = "correct the server: nothing is taken over plain http"
-            raise FetchError(req.full_url, what, fix)
+            raise fetch_error(req.full_url, "not-https", to=newurl)
         found = super().redirect_request(req, fp, code, msg, headers, newurl)
         if found is not None and _server(newurl) == _server(req.full_url):
             for name, value in req.unredirected_hdrs.items():
@@ -213,15 +215,11 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
 
 def _unreachable(address: str, reason: object) -> FetchError:
     if isinstance(reason, ssl.SSLCertVerificationError):
-        what = f"its certificate is not trusted: {reason.verify_message}"
-        fix = "give the certificate that signed it as `ca` of the source, or correct the server's"
-        return FetchError(address, what, fix)
+        return fetch_error(address, "untrusted", reason=reason)
     words = "no answer in time" if isinstance(reason, TimeoutError) else str(reason)
     if "Tunnel connection failed: " in words:
-        words = f"the proxy refuses it: {words.partition('failed: ')[2]}"
-        return FetchError(address, words, "see HTTPS_PROXY and NO_PROXY, and the proxy's rules")
-    fix = "see that this machine reaches it: name, route, firewall, HTTPS_PROXY"
-    return FetchError(address, f"it cannot be reached: {words}", fix)
+        return fetch_error(address, "proxy", said=words.partition("failed: ")[2])
+    return fetch_error(address, "unreached", words=words)
 
 
 def fetch(address: str, access: Access, headers: Mapping[str, str] | None = None) -> bytes:

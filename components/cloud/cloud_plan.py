@@ -127,13 +127,8 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
     provision, cloud = crusoe_of(spec), spec.cloud
     if provision is None or cloud is None:
         return None
-    api = requests.CloudApi(
-        provision.endpoint,
-        provision.project,
-        provision.location,
-        provision.access_key.name,
-        provision.secret_key.name,
-    )
+    keys = provision.access_key.name, provision.secret_key.name
+    api = requests.CloudApi(provision.endpoint, provision.project, provision.location, *keys)
     site, place = spec.name, provision.location
     slice_type = next((pool.type for pool in provision.pools if _hcas(pool)), "")
     network = placeholder(f"{site}-network", "id")
@@ -186,17 +181,11 @@ def _instance(
     if _hcas(pool) and provision.ib_partition is not None:
         partition = placeholder(f"{provision.ib_partition}-partition", "id")
     made = _object(
-        "instance",
-        f"{name}-instance",
-        name,
-        type=pool.type,
-        location=provision.location,
-        image=placeholder(pin, "image"),
-        tag=pool.image,
-        key=provision.ssh_public_key,
+        "instance", f"{name}-instance", name, type=pool.type, location=provision.location,
+        image=placeholder(pin, "image"), tag=pool.image, key=provision.ssh_public_key,
         subnet=placeholder(f"{site}-subnet", "id"),
         adapters=[{"transport_partition_id": partition}] if partition else None,
-    )
+    )  # fmt: skip
     fixed = (*made.fixed, f"partition={partition}") if partition else made.fixed
     return replace(made, fixed=fixed)
 
@@ -207,15 +196,10 @@ def _ready(
     create, hcas = f"{name}-instance", _hcas(pool)
     partition = f"{provision.ib_partition}-partition"
     request = requests.ReadyRequest(
-        api=api,
-        name=name,
-        id=placeholder(create, "id"),
-        operation=placeholder(create, "operation"),
-        port=provision.ssh_port,
-        hcas=hcas,
+        api, name, placeholder(create, "id"), placeholder(create, "operation"),
+        port=provision.ssh_port, hcas=hcas, image_id=placeholder(pin, "id"),
         partition=placeholder(partition, "id") if hcas else "",
-        image_id=placeholder(pin, "id"),
-    )
+    )  # fmt: skip
     return InstancePlan(name, f"{name}-await", create, request, pool.role)
 
 
@@ -242,16 +226,12 @@ def _rule(
 ) -> CloudObject:
     protocols, ports, word = rule
     return _object(
-        "firewall-rule",
-        f"{site}-{word}-rule",
-        f"{site}-{word}",
+        "firewall-rule", f"{site}-{word}-rule", f"{site}-{word}",
         network=placeholder(f"{site}-network", "id"),
         direction="egress" if word == "egress" else "ingress",
         sources=[{"cidr": source} for source in sources],
-        to=dict(to),
-        protocols=protocols.split(),
-        ports=ports,
-    )
+        to=dict(to), protocols=protocols.split(), ports=ports,
+    )  # fmt: skip
 
 
 def _known_settings(item: CloudObject) -> dict[str, str]:

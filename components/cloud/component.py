@@ -28,20 +28,15 @@ class Instances(pulumi.ComponentResource):
             filled = replace(remote, instances=printed).filled
             command = local_call(
                 LocalCall(
-                    call.step,
-                    f"cloud {call.verb}",
-                    filled(call.stdin),
-                    environment,
-                    delete=f"cloud {call.delete}" if call.delete else None,
-                    previous_output=True,
+                    call.step, f"cloud {call.verb}", filled(call.stdin), environment,
+                    delete=f"cloud {call.delete}" if call.delete else None, previous_output=True,
                     triggers=[filled(text) for text in call.triggers],
                 ),
                 pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=[steps[step] for step in call.needs],
+                    parent=self, depends_on=[steps[step] for step in call.needs],
                     delete_before_replace=True,
                 ),
-            )
+            )  # fmt: skip
             steps[call.step], printed[call.step] = command, command.stdout
         self.ready = InstancesReady(
             gate(name, self, [steps[each.step] for each in plan.instances]),

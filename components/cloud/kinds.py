@@ -121,42 +121,29 @@ def _reader(**keys: str) -> Callable[[Document], Settings]:
 
 KINDS: Final[Mapping[ObjectKind, Kind]] = {
     "network": Kind(
-        "VPC network",
-        "networking/vpc-networks",
-        "network",
-        _reader(cidr="cidr"),
-        frozenset({"cidr"}),
+        "VPC network", "networking/vpc-networks", "network",
+        _reader(cidr="cidr"), frozenset({"cidr"}),
     ),
     "subnet": Kind(
-        "subnet",
-        "networking/vpc-subnets",
-        "subnet",
+        "subnet", "networking/vpc-subnets", "subnet",
         _reader(cidr="cidr", location="location", network="vpc_network_id"),
         frozenset({"cidr", "location", "network"}),
     ),
     "firewall-rule": Kind(
-        "firewall rule",
-        "networking/vpc-firewall-rules",
-        "",
-        _firewall_rule,
-        frozenset({"action", "direction", "network"}),
+        "firewall rule", "networking/vpc-firewall-rules", "",
+        _firewall_rule, frozenset({"action", "direction", "network"}),
     ),
     "ib-partition": Kind(
-        "IB partition",
-        "networking/ib-partitions",
-        "",
+        "IB partition", "networking/ib-partitions", "",
         # Only an existing one has a network: the step chooses it, the site file does not.
         lambda body: {"network": str(known)} if (known := body.get("ib_network_id")) else {},
         frozenset[str](),
     ),
     "instance": Kind(
-        "instance",
-        "compute/vms/instances",
-        "",
-        _instance,
-        frozenset({"type", "location", "subnet", "partition"}),
+        "instance", "compute/vms/instances", "",
+        _instance, frozenset({"type", "location", "subnet", "partition"}),
     ),
-}
+}  # fmt: skip
 
 
 def parse_item(kind: Kind, document: Document) -> Item:
