@@ -12,16 +12,21 @@ import pytest
 
 from components.checks.site import check_site
 from components.core.errors import SpecError
+from components.core.templates import read_table
 from components.model.owners import Way
 from components.model.pod_network import Ipam
+from components.pod_network import matrix
 from components.pod_network.attachment import expected_allocatable, pod_attachment
-from components.pod_network.matrix import ADDRESSES, MATRIX, WAYS, Refused, Works
+from components.pod_network.matrix import WAYS
 from components.pod_network.pod_network_plan import plan_pod_network
 from tests.pod_network.sites import PLANES, make_site
 
 PAGE = Path(__file__).parents[2] / "docs/reference/pod-networks.md"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 MULTUS = ("multus", "whereabouts")
+Words = dict[str, str]
+TABLE: dict[str, dict[str, Words]] = read_table(matrix.__file__, "matrix")
+TRANSPORTS = ("roce", "infiniband")
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,15 @@ REFUSED: dict[tuple[Way, str], tuple[str, str]] = {
 
 
 def test_every_way_has_a_cell_on_every_transport() -> None:
-    ways = {(way, transport) for way in get_args(Way) for transport in ("roce", "infiniband")}
-    assert set(MATRIX) == ways == {*CELLS, *REFUSED}
-    assert {cell for cell, entry in MATRIX.items() if isinstance(entry, Works)} == {*CELLS}
+    ways = {(way, transport) for way in get_args(Way) for transport in TRANSPORTS}
+    assert ways == {*CELLS, *REFUSED}
+    assert {key for key in ways if "gives" in TABLE[key[0]][key[1]]} == {*CELLS}
+
+
+def test_the_ways_that_are_refused_have_a_reason_in_the_table() -> None:
+    cells = {(way, transport) for way, row in TABLE.items() for transport in row}
+    assert {*get_args(Way), *get_args(Ipam)} == TABLE.keys()
+    assert {key for key in cells if "why" in TABLE[key[0]][key[1]]} == matrix.REFUSED
 
 
 @pytest.mark.parametrize("plane", PLANES)
@@ -151,9 +162,8 @@ OPERATORS = {"network": {"chart": {"version": "26.4.1"}}}
 
 
 def test_every_way_to_an_address_has_a_cell() -> None:
-    ways = {(ipam, transport) for ipam in get_args(Ipam) for transport in ("roce", "infiniband")}
-    assert set(ADDRESSES) == ways
-    assert {key for key, cell in ADDRESSES.items() if isinstance(cell, Works)} == {*ADDRESSED}
+    ways = {(ipam, transport) for ipam in get_args(Ipam) for transport in TRANSPORTS}
+    assert {key for key in ways if "gives" in TABLE[key[0]][key[1]]} == {*ADDRESSED}
 
 
 @pytest.mark.parametrize("owner", ["install", "operator"])
@@ -202,19 +212,19 @@ def _page() -> str:
     prose, _, _ = PAGE.read_text().partition("| Pod network |")
     lines = ["| Pod network | RoCE | InfiniBand |", "| --- | --- | --- |"]
     for way in get_args(Way):
-        cells = [_cell(MATRIX[way, transport]) for transport in ("roce", "infiniband")]
+        cells = [_cell(TABLE[way][transport]) for transport in TRANSPORTS]
         lines.append(f"| `{WAYS[way]}` | {cells[0]} | {cells[1]} |")
     lines += ["", "| Address of a pod | RoCE | InfiniBand |", "| --- | --- | --- |"]
     for ipam in get_args(Ipam):
-        cells = [_cell(ADDRESSES[ipam, transport]) for transport in ("roce", "infiniband")]
+        cells = [_cell(TABLE[ipam][transport]) for transport in TRANSPORTS]
         lines.append(f"| `ipam: {ipam}` | {cells[0]} | {cells[1]} |")
     return prose + "".join(f"{line}\n" for line in lines)
 
 
-def _cell(entry: Works | Refused) -> str:
-    if isinstance(entry, Refused):
-        return f"Refused: {entry.why}. {entry.instead[:1].upper()}{entry.instead[1:]}."
-    return f"{entry.gives[:1].upper()}{entry.gives[1:]}. Needs {entry.needs}."
+def _cell(entry: Words) -> str:
+    if "why" in entry:
+        return f"Refused: {entry['why']}. {entry['instead'][:1].upper()}{entry['instead'][1:]}."
+    return f"{entry['gives'][:1].upper()}{entry['gives'][1:]}. Needs {entry['needs']}."
 
 
 def test_the_page_has_the_table() -> None:
