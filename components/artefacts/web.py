@@ -70,7 +70,7 @@ class WrongContentError(FetchError):
 
 def fetch_error(address: str, row: str, **words: object) -> FetchError:
     """The error of a row in `findings.yaml`."""
-    found = finding_of(__file__, row, **words)
+    found = finding_of(__file__, row, device="", actual="", **words)
     return FetchError(address, found.what, found.fix)
 
 

@@ -39,7 +39,7 @@ from components.cli.stack import (
 from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
-from components.core.plain_text import counted
+from components.core.plain_text import counted, shortened
 from components.core.problem import Json
 from components.core.templates import fault_text
 from components.model.cluster import CLUSTER
@@ -243,7 +243,7 @@ def split(stack: StackName = "") -> None:
     empty = {each.stack: _export(each.stack) for each in pieces if each.stack in here}
     _refuse_unfinished({stack: state, **empty})
     if changes := _changes(stack):
-        words = {"stack": stack, "names": _few(changes)}
+        words = {"stack": stack, "names": shortened(changes, _SHOWN)}
         raise UsageError(fault_text(__file__, "not-up-to-date", **words))
     backup = _keep(stack, "before-split", {stack: state})
     # The cluster also gets the records that no plan names.
@@ -318,7 +318,7 @@ def _refuse_foreign_config() -> None:
 def _refuse_unfinished(states: Mapping[str, splitting.State]) -> None:
     for stack, state in states.items():
         if unfinished := splitting.pending_of(state):
-            words = {"stack": stack, "names": _few(unfinished)}
+            words = {"stack": stack, "names": shortened(unfinished, _SHOWN)}
             raise UsageError(fault_text(__file__, "unfinished", **words))
 
 
@@ -326,11 +326,6 @@ def _refuse_twice(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
     if full := [each.stack for each in pieces if here.get(each.stack)]:
         words = {"names": ", ".join(full), "stack": stack, "first": full[0]}
         raise UsageError(fault_text(__file__, "twice", **words))
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> tuple[str, ...]:
@@ -355,7 +350,7 @@ def _store(stack: str, state: splitting.State) -> None:
     """Import a state, prove that an update changes nothing, and let it seal the secrets."""
     _import(stack, state)
     if changes := _changes(stack):
-        raise UsageError(f"an update of {stack} would change {_few(changes)}")
+        raise UsageError(f"an update of {stack} would change {shortened(changes, _SHOWN)}")
     done = _run_quietly(stack, "up", "--yes", "--skip-preview", deadline_s=None)
     if done.returncode:
         raise UsageError(f"an update of {stack} failed:\n{(done.stderr or done.stdout).strip()}")
@@ -463,10 +458,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
         backend="" if operators.has_password(states) else states,
         provider=str(written.get("secretsprovider", "")),
         image=image or f"pulumi/pulumi:{wanted_versions()['pulumi']}-nonroot",
-        namespace=namespace,
-        secret=f"railyard-{operators.object_name(stack)}",
-        preview=preview,
-    )
+        namespace=namespace, secret=f"railyard-{operators.object_name(stack)}", preview=preview,
+    )  # fmt: skip
     tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
     files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
     order, oldest = fold_names(each.name for each in stacks), operators.OLDEST

@@ -85,18 +85,14 @@ class Operators(pulumi.ComponentResource):
         release = Release(
             chart.release,
             ReleaseArgs(
-                name=chart.release,
-                chart=_UNKNOWN if chart.away else chart.chart,
-                version=chart.version,
+                name=chart.release, chart=_UNKNOWN if chart.away else chart.chart,
+                version=chart.version, namespace=chart.namespace, create_namespace=True,
                 repository_opts=RepositoryOptsArgs(repo=chart.repo) if chart.repo else None,
-                namespace=chart.namespace,
-                create_namespace=True,
-                values=dict(chart.values),
-                timeout=int(chart.deadline_s),
+                values=dict(chart.values), timeout=int(chart.deadline_s),
                 description=description or None,
             ),
             access.options(
                 chart.release, pulumi.ResourceOptions(parent=self, depends_on=[*after, *before])
             ),
-        )
+        )  # fmt: skip
         return [*before, release]

@@ -414,15 +414,12 @@ def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
                 groups.setdefault(_named(port), []).append(port)
         for named, ports in groups.items():
             policy = make(
-                "node-policy",
-                name=f"{rail.name}-{named}",
-                resource=rail.resource,
+                "node-policy", name=f"{rail.name}-{named}", resource=rail.resource,
                 nodes={f"{_LABELS}/{rail.name}": named},
                 roots=sorted({port.pci for port in ports}),
-                vfs=ports[0].vfs,
-                mtu=ports[0].mtu_bytes,
+                vfs=ports[0].vfs, mtu=ports[0].mtu_bytes,
                 link="ib" if spec.rdma.transport == "infiniband" else "eth",
-            )
+            )  # fmt: skip
             found.append((rail.name, policy))
     return found
 

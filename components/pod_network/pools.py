@@ -137,18 +137,12 @@ def _pool(spec: ClusterSpec, rail: AnyRail, part: RailPool, members: Sequence[Ho
     others = [rail.subnet] if isinstance(rail, Rail) and part.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
-        name=pool_name(spec, rail, part.leaf),
-        rail=rail.name,
-        leaf=part.leaf,
-        subnet=part.network,
-        gateway=part.gateway,
+        pool_name(spec, rail, part.leaf), rail.name, part.leaf, part.network, part.gateway,
         block=spec.pod_network.addresses_per_node or default,
         # The gateway has a separate field.
         kept=tuple(each for each in part.kept if not each.first == each.last == part.gateway),
-        routes=(*others, *routes),
-        nodes=tuple(host.name for host in members),
-        needs=max(vfs, 1),
-    )
+        routes=(*others, *routes), nodes=tuple(host.name for host in members), needs=max(vfs, 1),
+    )  # fmt: skip
 
 
 def _leaf_of(spec: ClusterSpec, host: Host, rail: AnyRail) -> str:
@@ -170,15 +164,10 @@ def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
     """The IPPool of a rail, which is ready when the first node has its block."""
     kept = [{"startIP": str(kept.first), "endIP": str(kept.last)} for kept in pool.kept]
     return _object(
-        spec,
-        "ip-pool",
-        pool.name,
-        subnet=str(pool.subnet),
-        block=pool.block,
-        kept=kept or None,
+        spec, "ip-pool", pool.name, subnet=str(pool.subnet), block=pool.block, kept=kept or None,
         gateway=pool.gateway and str(pool.gateway),
         routes=[{"dst": str(to)} for to in pool.routes] or None,
-    )
+    )  # fmt: skip
 
 
 def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:

@@ -20,6 +20,7 @@ from typing import Final, cast
 import yaml
 
 from components.core.errors import UsageError
+from components.core.plain_text import shortened
 from components.core.problem import Finding
 from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
@@ -246,8 +247,7 @@ def lab_findings(
     if is_lab:
         if not (real := lab_marks.devices_outside_lab(spec)):
             return ()
-        more = f" and {len(real) - 3} more" if len(real) > 3 else ""  # noqa: PLR2004 - three fit on a line
-        return (_lack("lab-claim", ", ".join(real[:3]) + more, stack=stack),)
+        return (_lack("lab-claim", shortened(real, 3), stack=stack),)
     project = file.absolute().parent if file else Path.cwd()
     engine = look_at_engine(known, project, ask_version=False)
     return tuple(judge_lab_parts(engine, known, salt_of(file or config_file(stack))))

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from components.core.plain_text import shortened
+
 _FILE: Final = "file://"
 _MOST_NAMED: Final = 5
 _FOLDER: Final = ".pulumi/locks/organization"
@@ -39,9 +41,8 @@ class UnderWay:
 
     def render(self, stack: str) -> str:
         """Describe the unfinished work and the next command, in two sentences."""
-        shown = ", ".join(self.operations[:_MOST_NAMED])
-        more = len(self.operations) - _MOST_NAMED
-        work = f" on {shown}" + (f" and {more} more" if more > 0 else "") if shown else ""
+        shown = shortened(self.operations, _MOST_NAMED)
+        work = f" on {shown}" if shown else ""
         now = f", now{work}" if work else ""
         again = f"run `railyard drift {stack}` again when it has ended"
         cancel = f"`pulumi cancel --stack {stack}`, then `pulumi up --stack {stack}`"
