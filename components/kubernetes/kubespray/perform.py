@@ -24,6 +24,7 @@ from typing import IO, Final
 from pydantic import JsonValue
 
 from components.core.errors import DeviceError
+from components.core.templates import fault_text, read_table
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.state import (
     FOLDER,
@@ -44,7 +45,6 @@ from components.kubernetes.kubespray.state import (
     presumed,
     refuse_lost,
     refuse_turn,
-    removed_by,
     reset_run,
     split_removal,
 )
@@ -66,8 +66,6 @@ from components.remote.login import AGENT, client_key
 from components.remote.step import Endpoint, secrets_for
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-FORKS: Final = 20
-"""Nodes at once: Ansible's default of five makes a run over many nodes four times as long."""
 CLOSE_DEADLINE_S: Final = 10.0
 _OWNER_ONLY: Final = 0o600
 _SAID_LINES: Final = 3
@@ -105,12 +103,8 @@ def decide_on(state: State, request: Request) -> Decision:
         runs.append(replace(run, variables=own))
     draining = [run for run in runs if run.drains]
     if draining and request.disruption == "deny":
-        refused = tuple(
-            f"kubespray's {run.words}: workers would leave service, and disruption.reboots is"
-            " deny.\n  fix    plan a window and set disruption.reboots to allow"
-            for run in draining
-        )
-        return Decision(refused=refused)
+        refused = (fault_text(__file__, "denied", words=run.words) for run in draining)
+        return Decision(refused=tuple(refused))
     return Decision(tuple(runs), found.refused)
 
 
@@ -125,12 +119,7 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
         nodes = ", ".join(sorted(there.wanted.nodes))
         words = f"Kubernetes {there.wanted.version} by {there.wanted.release} on {nodes}"
     words += f"; in the middle: {begun.words}" if begun else ""
-    return (
-        f"{edited}: changed since Railyard wrote it; a run would use or overwrite the change.\n"
-        f"  state  {words}\n"
-        f"  fix    put the settings to keep into kubernetes.extra_vars\n"
-        f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
-    )
+    return fault_text(__file__, "edited", edited=edited, state=words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +169,8 @@ class Player:
         worst = [line for line in lines if line.startswith(_WORST)]
         worst = worst or [line for line in lines if line.strip()]
         said = "\n".join(f"  said   {line[:_SAID_CHARACTERS]}" for line in worst[-_SAID_LINES:])
-        raise DeviceError(
-            f"kubespray's {run.words}: ended with status {done.returncode}\n{said}\n"
-            f"  log    {self.keeper.log}\n"
-            "  next   correct that fault, then run `pulumi up` again: it skips the playbooks that "
-            "succeeded and repeats this one"
-        )
+        words = {"words": run.words, "status": done.returncode, "said": said}
+        raise DeviceError(fault_text(__file__, "failed", log=self.keeper.log, **words))
 
     def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
         """The nodes that Ansible cannot reach with their pinned keys."""
@@ -196,30 +181,16 @@ class Player:
     def _run(
         self, command: list[str], secrets: Path, out: int | IO[bytes]
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run an Ansible program, and close its connections to the nodes however it ends.
-
-        Its settings override the tree's ansible.cfg, which checks no host key and caches facts in
-        /tmp.
-        """
+        """Run an Ansible program, and close its connections to the nodes however it ends."""
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-        environ = kept | {
+        environ = {
+            **kept,
+            **read_table(__file__, "environment"),
             "PATH": f"{self.environment / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
             "VIRTUAL_ENV": str(self.environment),
-            "LANG": "C.UTF-8",
-            "LC_ALL": "C.UTF-8",
-            "PYTHONUNBUFFERED": "1",
             "ANSIBLE_CONFIG": str((self.tree / "ansible.cfg").absolute()),
-            "ANSIBLE_HOST_KEY_CHECKING": "True",
-            "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(secrets / "cp"),
-            "ANSIBLE_SSH_TRANSFER_METHOD": "piped",  # a server may lack SFTP and scp
-            "ANSIBLE_PIPELINING": "True",
-            "ANSIBLE_FORKS": str(FORKS),
-            "ANSIBLE_CACHE_PLUGIN": "jsonfile",
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.keeper.facts.absolute()),
-            "ANSIBLE_CACHE_PLUGIN_TIMEOUT": "0",
-            "ANSIBLE_RETRY_FILES_ENABLED": "False",
-            "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCAL_TEMP": str(secrets / "tmp"),
         }
         try:
@@ -322,12 +293,12 @@ class Performance:
             player = self._player()
             for run in decision.runs:
                 there, parts = self._reckoned(target.wanted), (run,)
-                if there is not None and removed_by(run):
+                if there is not None and run.removed:
                     # A removal is split in two if some of its nodes do not answer.
                     cluster = over(there, target)
                     self._write(cluster)
                     with self._secrets(run, cluster) as secrets:
-                        silent = player.silent(removed_by(run), secrets)
+                        silent = player.silent(run.removed, secrets)
                     if lost := refuse_lost(there.wanted, silent):
                         raise DeviceError(f"{lost}\nNothing was changed.")
                     parts = split_removal(run, silent)
@@ -404,12 +375,7 @@ class Performance:
             known = Cluster(replace(known.wanted, nodes=nodes), over(begun, known).endpoints)
         known = over(known, Cluster(self.request.wanted, self.request.endpoints))
         if self.request.reset == "deny":
-            raise DeviceError(
-                "destroy would delete the cluster and all its data, and"
-                " kubernetes.reset is deny. Nothing was changed on its nodes.\n"
-                "  fix    set kubernetes.reset to allow and run `pulumi up`, then destroy; or"
-                " `pulumi state delete` the step kubespray, which leaves the cluster running"
-            )
+            raise DeviceError(fault_text(__file__, "reset-denied"))
         if edited := edited_inventory(self.keeper, self.state):
             raise DeviceError(f"{edited}\nNothing was changed.")
         run, player = reset_run(), self._player()
@@ -430,11 +396,8 @@ def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise DeviceError(
-                f"{keeper.folder}: another run of kubespray goes on; it may have outlived the"
-                " update that began it. Nothing was changed.\n"
-                f"  next   follow it with `tail -f {keeper.log}`, and run `pulumi up` when it ended"
-            ) from error
+            words = fault_text(__file__, "goes-on", folder=keeper.folder, log=keeper.log)
+            raise DeviceError(words) from error
         forget_secrets(keeper.secrets)
         state = keeper.load(environ.get(PREVIOUS_OUTPUT, ""))
         yield Performance(request, keeper, environ, state, lock.fileno())

@@ -17,18 +17,15 @@ from typing import Final, Literal
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError
+from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.wanted import HOSTS, VARIABLES, Wanted
 from components.remote.step import Endpoint
 
 Playbook = Literal[
-    "cluster.yml",
-    "scale.yml",
-    "upgrade-cluster.yml",
-    "remove-node.yml",
-    "reset.yml",
+    "cluster.yml", "scale.yml", "upgrade-cluster.yml", "remove-node.yml", "reset.yml",
     "playbooks/facts.yml",
-]
+]  # fmt: skip
 UPGRADE: Final = "upgrade-cluster.yml"
 REMOVAL: Final = "remove-node.yml"
 _CLEANING: Final = {"skip_confirmation": True, "reset_restart_network": False}
@@ -69,6 +66,11 @@ class PlaybookRun:
         limit = f" --limit {','.join(self.limit)}" if self.limit else ""
         return f"{self.playbook}{limit}: {self.why}"
 
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The nodes that a removal removes; empty for other playbooks."""
+        return tuple(str(self.variables["node"]).split(",")) if self.playbook == REMOVAL else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -94,11 +96,6 @@ def reset_run() -> PlaybookRun:
     return PlaybookRun("reset.yml", why, variables=_CONFIRM_RESET)
 
 
-def removed_by(run: PlaybookRun) -> tuple[str, ...]:
-    """The nodes that a removal removes; empty for other playbooks."""
-    return tuple(str(run.variables["node"]).split(",")) if run.playbook == REMOVAL else ()
-
-
 def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRun, ...]:
     """Split a removal: first the nodes that do not answer, then the others.
 
@@ -106,13 +103,13 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
     nodes (its page on nodes): without the split, a lost machine could never leave the cluster. Any
     other run is returned unchanged.
     """
-    lost = [name for name in removed_by(run) if name in silent]
+    lost = [name for name in run.removed if name in silent]
     if not lost:
         return (run,)
     clean = {"node": ",".join(lost), "reset_nodes": False, "allow_ungraceful_removal": True}
     why = f"takes {list_names(lost)} out and cleans nothing there, as no answer comes"
     parts = [replace(run, why=why, variables={**run.variables, **clean})]
-    if others := [name for name in removed_by(run) if name not in silent]:
+    if others := [name for name in run.removed if name not in silent]:
         parts.append(_removal(others, run.variables))
     return tuple(parts)
 
@@ -127,12 +124,7 @@ def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
     lost = [name for name in servers if name in silent]
     if 2 * len(lost) < len(servers):
         return ""
-    return (
-        f"{list_names(lost)} of the {len(servers)} members of etcd do not answer, and the others "
-        "are too few for a majority: no member can leave, and the API cannot store anything.\n"
-        "  fix    bring one of them back; if they are lost, kubespray's documentation, "
-        "operations/recover-control-plane.md, says how you recover the others yourself"
-    )
+    return fault_text(__file__, "no-majority", lost=list_names(lost), count=len(servers))
 
 
 def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
@@ -151,7 +143,7 @@ def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
     kubespray's validation refuses an even number of members, as there is between the removals of
     two lost members; the page on nodes switches the validation off for such a run.
     """
-    if not removed_by(run) or servers % 2:
+    if not run.removed or servers % 2:
         return run
     return replace(run, variables={**run.variables, "ignore_assert_errors": True})
 
@@ -196,31 +188,18 @@ def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
         ("kubespray", there.release, wanted.release),
     ):
         if _parts(new) < _parts(old):
-            yield (
-                f"{what} {new} is older than {old}, which runs: neither goes back.\n"
-                f"  fix    write {old} or a later one"
-            )
+            yield fault_text(__file__, "older", what=what, new=new, old=old)
         elif _parts(new)[:2] > (_parts(old)[0], _parts(old)[1] + 1):
             major, minor, _ = _parts(old)
-            yield (
-                f"{what} {new} is {_parts(new)[1] - minor} minors after {old}, which runs: it goes"
-                " one at a time.\n"
-                f"  fix    write a v{major}.{minor + 1} first, and run `pulumi up` between"
-            )
+            words = {"what": what, "new": new, "old": old, "count": _parts(new)[1] - minor}
+            yield fault_text(__file__, "too-new", **words, major=major, following=minor + 1)
     moved = there.version != wanted.version or there.pin != wanted.pin
     new_nodes = sorted({*wanted.nodes} - {*there.nodes})
     if moved and new_nodes:
-        yield (
-            f"{list_names(new_nodes)} would join while the release changes: an upgrade handles "
-            "only nodes in the cluster.\n"
-            "  fix    add the nodes with one update and change the release with another"
-        )
+        yield fault_text(__file__, "joins-meanwhile", names=list_names(new_nodes))
     if there.release == wanted.release and there.pin != wanted.pin:
-        yield (
-            f"kubespray {wanted.release} is another tree ({wanted.pin[:12]}) than the one that"
-            f" ran ({there.pin[:12]}), and says to be the same release.\n"
-            "  fix    take the tree that ran, or name the release that this one is"
-        )
+        words = {"release": wanted.release, "tree": wanted.pin[:12], "ran": there.pin[:12]}
+        yield fault_text(__file__, "other-tree", **words)
 
 
 def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
@@ -228,25 +207,15 @@ def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
     for name in sorted({*there.nodes} & {*wanted.nodes}):
         old, new = there.nodes[name], wanted.nodes[name]
         same = old.role == new.role
-        was, what = (each.address if same else f"a {each.role}" for each in (old, new))
+        was, now = (each.address if same else f"a {each.role}" for each in (old, new))
         if old != new:
-            yield (
-                f"the node {name} is {was} and would be {what}.\n"
-                "  fix    take it out with one update, and add it again with another"
-            )
+            yield fault_text(__file__, "other-node", name=name, was=was, now=now)
     kept = [name for name in there.order if name in wanted.order]
     if there.order[0] not in wanted.order:
-        yield (
-            f"{there.order[0]} is the first of the control plane, which kubespray cannot remove.\n"
-            f"  fix    put {there.order[0]} back; its documentation, operations/nodes.md, says how "
-            "you make another node the first"
-        )
+        yield fault_text(__file__, "first-server", name=there.order[0])
     elif list(wanted.order[: len(kept)]) != kept:
-        yield (
-            f"the control plane would be {list_names(wanted.order)}, and is "
-            f"{list_names(there.order)}: new ones come at the end.\n"
-            "  fix    write the hosts in that order"
-        )
+        names = {"wanted": list_names(wanted.order), "there": list_names(there.order)}
+        yield fault_text(__file__, "other-order", **names)
 
 
 def _parts(version: str) -> tuple[int, int, int]:
@@ -306,7 +275,7 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
     if run.playbook == "cluster.yml":
         # Keep the old order until all API servers know etcd's members: a kill before then shows.
         return replace(wanted, order=there.order)
-    if gone := removed_by(run):
+    if gone := run.removed:
         # Keep the old order: the other servers do not know yet.
         return replace(there, nodes={n: v for n, v in there.nodes.items() if n not in gone})
     if run.limit:
@@ -345,18 +314,11 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
         lost = sorted({*target.nodes} - {*wanted.nodes})
         if lost or not same_release:
             what = f"without {', '.join(lost)}" if lost else f"to {wanted.version}"
-            return (
-                f"the first installation ended in the middle, and would now continue {what}.\n"
-                f"  fix    restore the former values in the file ({target.version},"
-                f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
-            )
+            words = {"version": target.version, "nodes": ", ".join(sorted(target.nodes))}
+            return fault_text(__file__, "first-run", what=what, **words)
     elif under_way.upgrading and not same_release and there.made_by != target.made_by:
-        return (
-            f"an upgrade to {target.version} with kubespray {target.release} ended in the middle,"
-            " and some nodes have it.\n"
-            f"  fix    write {target.version} and {target.release} back, and run `pulumi up` until"
-            " it is through"
-        )
+        words = {"version": target.version, "release": target.release}
+        return fault_text(__file__, "upgrading", **words)
     return ""
 
 
@@ -412,10 +374,8 @@ class Keeper:
                 found = json.loads(evidence)
                 return _STATES.validate_python(found["state"])
         except (OSError, ValueError, ValidationError, KeyError, TypeError) as error:
-            raise DeviceError(
-                f"{path}: how far kubespray is cannot be read ({type(error).__name__}). Nothing was"
-                " changed.\n  fix    put the file back from a backup"
-            ) from error
+            words = fault_text(__file__, "unreadable", path=path, kind=type(error).__name__)
+            raise DeviceError(words) from error
         return State()
 
     def save(self, state: State) -> None:

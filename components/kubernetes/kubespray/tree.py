@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from components.artefacts.naming import digest_of
 from components.artefacts.web import Access, FetchError, download
 from components.core.errors import DeviceError
 from components.core.limits import read_text
+from components.core.templates import fault_text, read_table
 from components.kubernetes.kubespray.wanted import Source
 
 CLONE_DEADLINE_S: Final = 900.0
@@ -30,16 +32,6 @@ _SKIPPED: Final = frozenset({".git", "__pycache__"})
 INSTALL_DEADLINE_S: Final = 1800.0
 _STAMP: Final = "railyard-installed"
 _LAST_LINES: Final = 6
-_HINTS: Final = {
-    "No matching distribution": "these wheels are of another Python, or the package index does not "
-    "have them: set kubernetes.python to one that this kubespray takes, or make the file for this "
-    "one",
-    "requires a different Python": "set kubernetes.python to a Python that this kubespray takes, "
-    "or make the file for this one",
-    "DO NOT MATCH THE HASHES": "the index served another file than the pinned one: find out why "
-    "before you pin it again",
-}
-"""Words in pip's error, and the remedy."""
 
 
 def cache_folder() -> Path:
@@ -57,42 +49,29 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
     tree = Path(source.place) if source.kind == "path" else _cached(source, release, pin)
     found = tree_digest(tree)
     if source.kind == "path" and found != pin:
-        raise DeviceError(
-            f"{tree}: its files have the checksum {found}, and the file says {pin}. Nothing was"
-            " run.\n  fix    look at what changed there; then write the new tree_sha256"
-        )
-    # Check a tree's release in its `galaxy.yml`.
+        raise _refused("tree-changed", tree=tree, found=found, pin=pin)
     try:
         said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         said = "none"
     if said != release:
-        raise DeviceError(
-            f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
-            " run.\n  fix    correct kubernetes.source: release and tree belong together"
-        )
-    # Check that the tree has checksums of this release of Kubernetes. If kubespray moved the list,
-    # it checks the release itself.
+        raise _refused("other-release", tree=tree, said=said, release=release)
+    # If kubespray moved the list of checksums, it checks the release of Kubernetes itself.
     try:
         listed = yaml.safe_load((tree / _CHECKSUMS).read_text())["kubelet_checksums"]["amd64"]
         known = [str(each) for each in listed]
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         known = [version.removeprefix("v")]
     if version.removeprefix("v") not in known:
-        raise DeviceError(
-            f"kubespray {release} does not know Kubernetes {version}. Nothing was run.\n"
-            f"  fix    choose one of {', '.join(f'v{each}' for each in known)}"
-        )
+        there = ", ".join(f"v{each}" for each in known)
+        raise _refused("other-kubernetes", release=release, version=version, known=there)
     return tree, found
 
 
 def tree_digest(tree: Path) -> str:
     """SHA-256 over the paths and contents of all files of a tree."""
     if not tree.is_dir():
-        raise DeviceError(
-            f"{tree}: folder not found, relative to {Path.cwd()}. Nothing was run.\n"
-            "  fix    correct kubernetes.source.path"
-        )
+        raise _refused("no-folder", tree=tree, here=Path.cwd())
     found = hashlib.sha256()
     for folder, folders, files in os.walk(tree):
         folders[:] = sorted({*folders} - _SKIPPED)
@@ -117,12 +96,8 @@ def _cached(source: Source, release: str, pin: str) -> Path:
             _git("clone", "--quiet", "--depth", "1", "--branch", release, source.place, str(draft))
             commit = _git("-C", str(draft), "rev-parse", "HEAD").strip()
             if commit != pin:
-                raise DeviceError(
-                    f"{source.place}: the tag {release} is commit {commit}, and the file says "
-                    f"{pin}: the tag was moved, or the file is wrong. Nothing was run.\n"
-                    "  fix    find out which one kubespray released; then correct "
-                    "kubernetes.source.commit"
-                )
+                words = {"place": source.place, "release": release, "commit": commit, "pin": pin}
+                raise _refused("moved-tag", **words)
         else:
             _unpack(source.place, pin, Path(folder), draft)
         stamp.write_text(f"{tree_digest(draft)}\n")
@@ -133,16 +108,11 @@ def _cached(source: Source, release: str, pin: str) -> Path:
 def _git(*words: str) -> str:
     git = shutil.which("git")
     if git is None:
-        raise DeviceError(
-            "Railyard fetches kubespray with git, but this machine lacks git. Install it."
-        )
+        raise _refused("no-git")
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     done = _run([git, *words], f"git {words[0]}", CLONE_DEADLINE_S, environment)
     if done.returncode != 0:
-        raise DeviceError(
-            f"git {' '.join(words)}: {done.stderr.strip()}\nNothing was run.\n"
-            "  fix    correct kubernetes.source.git and release, or the way to that server"
-        )
+        raise _refused("git-failed", words=" ".join(words), error=done.stderr.strip())
     return done.stdout
 
 
@@ -156,19 +126,13 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
             raise DeviceError(f"{error}\nNothing was run.") from error
     elif not archive.is_file() or digest_of(archive) != sha256:
         found = f"has the checksum {digest_of(archive)}" if archive.is_file() else "is not there"
-        raise DeviceError(
-            f"{place} {found}, and the file says {sha256}. Nothing was run.\n"
-            "  fix    correct kubernetes.source.archive or its checksum"
-        )
+        raise _refused("other-archive", place=place, found=found, sha256=sha256)
     unpacked = folder / "unpacked"
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(unpacked, filter="data")
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise DeviceError(
-            f"{place}: cannot be unpacked: {error}. Nothing was run.\n"
-            "  fix    take another copy; then write its checksum as archive_sha256"
-        ) from error
+        raise _refused("not-unpacked", place=place, error=error) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
 
@@ -178,18 +142,12 @@ def make_environment(requirements: str, python: str) -> Path:
     try:
         text = read_text(Path(requirements))
     except OSError as error:
-        raise DeviceError(
-            f"{requirements}: kubespray's requirements cannot be read: {error.strerror}. Nothing"
-            " was run.\n  fix    correct kubernetes.requirements; it is relative to the project"
-        ) from error
+        words = {"requirements": requirements, "error": error.strerror}
+        raise _refused("no-requirements", **words) from error
     lines = (line.strip() for line in text.replace("\\\n", " ").splitlines())
     asked = (line for line in lines if line and line[0] not in "#-")
     if bare := [line.split()[0] for line in asked if "--hash=" not in line]:
-        raise DeviceError(
-            f"{requirements}: {bare[0]} lacks a hash, so any file that the index serves would run."
-            " Nothing was run.\n"
-            "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
-        )
+        raise _refused("no-hash", requirements=requirements, line=bare[0])
     ask = [python, "-c", "import sys; print(sys.version)"]
     version = _python(ask, f"kubernetes.python: {python}")
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
@@ -233,6 +191,11 @@ def _run(
 def refusal_of_pip(what: str, stderr: str, stdout: str = "") -> str:
     """The last error of pip, and the remedy."""
     said = (stderr.strip() or stdout.strip()).splitlines()[-_LAST_LINES:]
-    hint = next((hint for words, hint in _HINTS.items() if words in stderr), "")
+    hints: Mapping[str, str] = read_table(__file__, "pip")
+    hint = next((hint for words, hint in hints.items() if words in stderr), "")
     fix = f"\n  fix    {hint}" if hint else ""
     return "\n  ".join((f"{what}: no playbook was run", *said)) + fix
+
+
+def _refused(row: str, /, **words: object) -> DeviceError:
+    return DeviceError(fault_text(__file__, row, **words))
