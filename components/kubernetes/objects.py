@@ -9,14 +9,7 @@ from typing import Final
 import pulumi
 
 from components.kubernetes.client import KEEP, LEAVE, STEP, LeaveRequest
-from components.kubernetes.manifest import (
-    AGAIN,
-    HELD,
-    LOGIN_DATA,
-    Manifest,
-    outlives,
-    repaired,
-)
+from components.kubernetes.manifest import AGAIN, HELD, LOGIN_DATA, Manifest, outlives, repaired
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate

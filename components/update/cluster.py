@@ -40,13 +40,7 @@ from components.kubernetes.manifest import (
 from components.kubernetes.planes.base import KubernetesPlan, node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.owners import (
-    Program,
-    owners_of,
-    part_of_program,
-    plugin_of,
-    toolkit_owner,
-)
+from components.model.owners import Program, owners_of, part_of_program, plugin_of, toolkit_owner
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable

@@ -99,9 +99,7 @@ async def _observe_all(
             _host(end, each, secrets, jumps, slots, how.beside) for end, each in by_host.items()
         ]
         facts, found, cluster = await asyncio.gather(
-            asyncio.gather(*switches),
-            asyncio.gather(*hosts),
-            asyncio.to_thread(read_cluster),
+            asyncio.gather(*switches), asyncio.gather(*hosts), asyncio.to_thread(read_cluster)
         )
     seen = dict(zip((switch.name for switch in chosen), facts, strict=True))
     return seen | {name: each for host in found for name, each in host.items()}, cluster

@@ -76,9 +76,7 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
 
 
 def resolve(
-    references: Named,
-    environ: Mapping[str, str],
-    known: Mapping[str, str] | None = None,
+    references: Named, environ: Mapping[str, str], known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Read each source once, and return its value by `SecretRef.name`.
 

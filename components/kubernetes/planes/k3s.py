@@ -21,11 +21,7 @@ from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
-from components.kubernetes.planes.balancers import (
-    ca_step,
-    plan_balancers,
-    plan_filters,
-)
+from components.kubernetes.planes.balancers import ca_step, plan_balancers, plan_filters
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
     DEFAULT_API_PORT,
