@@ -36,6 +36,7 @@ from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.core.limits import LOG_BYTES, Deadline, end_within, read_all, timed
+from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.kubeconfig import POD_ACCESS, choose_context, render_kubeconfig
 from components.kubernetes.planes.base import ClusterRef, Server
@@ -153,7 +154,7 @@ class KubernetesCalls:
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
         """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
 
-        Raises: DeviceError: it cannot be used, or its user logs in by an unknown way.
+        DeviceError: it cannot be used, or its user logs in by an unknown way.
         """
         self._deadline_s = deadline_s
         try:
@@ -189,10 +190,8 @@ class KubernetesCalls:
                 # A timeout of urllib3 restarts with each byte, and its `read` is unlimited.
                 data = read_all(answer.read1, Deadline(self._deadline_s), LOG_BYTES)
         except (HTTPError, OSError) as error:
-            words = str(error).strip().splitlines()[-1]
-            raise UnreachableError(
-                f"the cluster did not answer {method} {path}: {words}"
-            ) from error
+            words = f"{method} {path}: {str(error).strip().splitlines()[-1]}"
+            raise UnreachableError(f"the cluster did not answer {words}") from error
         return Answer(int(answer.status), data.decode(errors="replace"))
 
 
@@ -228,17 +227,9 @@ def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
             raise UnreachableError("no server has a kubeconfig")
         KubernetesCalls(kubeconfig).call("GET", "/version")
     except DeviceError as error:
-        fix = (
-            f"`pulumi up -s {request.stack}` starts K3s again on each host that answers. If you "
-            "remove the whole site anyway, drop them: "
-            f"{DROP}=true pulumi destroy --refresh -s {request.stack}"
-        )
-        if request.cluster.kubeconfig_secret:
-            fix = "run destroy again when it answers: the objects would stay in that cluster"
-        raise DeviceError(
-            f"the API of cluster {request.cluster.name} does not answer, so its objects and charts "
-            f"cannot be deleted: {error}\n  result no device was changed.\n  fix    {fix}"
-        ) from error
+        words = {"name": request.cluster.name, "stack": request.stack, "drop": DROP}
+        row = "dead-existing-api" if request.cluster.kubeconfig_secret else "dead-api"
+        raise DeviceError(fault_text(__file__, row, error=error, **words)) from error
     return "{}"
 
 
@@ -258,10 +249,7 @@ class _Login:
 
     def __init__(self, cluster: Part, user: Part) -> None:
         if "auth-provider" in user:
-            raise DeviceError(
-                "the kubeconfig logs in with `auth-provider`, which kubectl 1.26 removed.\n"
-                "  fix    make a kubeconfig with `exec`, a token or a certificate"
-            )
+            raise DeviceError(fault_text(__file__, "auth-provider"))
         self.certificate, self.key = _pem(user, "client-certificate"), _pem(user, "client-key")
         self._token: str = user.get("token") or ""
         if not self._token and user.get("tokenFile"):
@@ -314,10 +302,9 @@ def _ask_program(program: Part, cluster: Part) -> Part:
     except (OSError, subprocess.SubprocessError) as error:
         code = getattr(error, "returncode", None)
         why = type(error).__name__ if code is None else f"exit status {code}"
-        raise DeviceError(
-            f"the kubeconfig logs in with the program {words[0]}, which fails: {why}.\n"
-            f"  fix    {program.get('installHint') or 'run it by hand, and log in there'}"
-        ) from None
+        fix = program.get("installHint") or "run it by hand, and log in there"
+        text = fault_text(__file__, "login-program", program=words[0], why=why, fix=fix)
+        raise DeviceError(text) from None
     answer = json.loads(done.stdout)
     if answer["apiVersion"] != program["apiVersion"] or answer["kind"] != _CREDENTIAL:
         raise ValueError(_CREDENTIAL)

@@ -14,11 +14,10 @@ from cryptography import x509
 from pydantic import JsonValue
 
 from components.core.errors import DeviceError
+from components.core.templates import fault_text
 
 RENEWAL_WINDOW: Final = timedelta(days=90)
 """K3s renews its certificates at a start if they end within 90 days."""
-
-
 _MALFORMED: Final = (yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError)
 _Part = dict[str, JsonValue]
 _OWN: Final[Mapping[str, tuple[str, ...]]] = {
@@ -44,10 +43,7 @@ def _own_parts(text: str) -> tuple[_Part, _Part]:
             raise ValueError("a value is not a text")
     except _MALFORMED:
         # Never show the text or the parser's error: both contain the client's key.
-        raise DeviceError(
-            "the server's kubeconfig cannot be used: one cluster with certificate-authority-data "
-            "and one user with client-certificate-data and client-key-data are expected"
-        ) from None
+        raise DeviceError(fault_text(__file__, "server-kubeconfig")) from None
     return parts[0], parts[1]
 
 
@@ -76,18 +72,13 @@ def choose_context(raw: str, context: str | None, cluster: str) -> str:
         names = {name: (each["cluster"], each["user"]) for name, each in contexts.items()}
     except _MALFORMED:
         # Never show the text or the parser's error: both may contain a token or a key.
-        raise DeviceError(
-            "the secret kubeconfig cannot be used: clusters, contexts and users are expected"
-        ) from None
+        raise DeviceError(fault_text(__file__, "secret-kubeconfig")) from None
     if wanted not in names:
         known = ", ".join(sorted(names)) or "none"
-        raise DeviceError(f"the secret kubeconfig lacks the context {wanted!r}; it has: {known}")
+        raise DeviceError(fault_text(__file__, "no-context", context=wanted, known=known))
     server, user = names[wanted]
     if server not in clusters or user not in users:
-        raise DeviceError(
-            f"context {wanted!r} of the secret kubeconfig names a cluster or a user that the file "
-            "lacks"
-        )
+        raise DeviceError(fault_text(__file__, "half-context", context=wanted))
     return _render(cluster, clusters[server], users[user])
 
 

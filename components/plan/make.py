@@ -19,6 +19,7 @@ from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
+from components.core.templates import fault_text
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.disruption_plan import (
     RebootGroup,
@@ -70,8 +71,7 @@ def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
 
 def _lines(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
-    yield "# The file lists no switches: Railyard neither sets nor reads nor judges any. Set every"
-    yield "# port to a card of the list, and every link between such switches, to these values."
+    yield from fault_text(__file__, "foreign-head").splitlines()
     tagged = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
     form = "tagged (the pods' VFs tag)" if tagged else "untagged (the cards do not tag)"
     for rail in spec.rails:
@@ -83,28 +83,16 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
         gateway = f", gateway {rail.gateway}" if rail.gateway else ""
         head = f"{rail.name}: VLAN {rail.vlan} {form}, {rail.subnet}{gateway}"
         yield f"{head}; {sum(map(len, hosts.values()))} ports: {cards}"
-    yield f"MTU: {rdma.port_mtu_bytes} bytes or more (the cards send up to {rdma.mtu_bytes})"
-    yield "trust: DSCP (layer 3), not the priority of the VLAN tag"
-    yield f"RoCE: DSCP {rdma.dscp} to priority {rdma.priority} and queue {rdma.traffic_class}"
-    yield (
-        f"congestion notifications: DSCP {rdma.cnp_dscp} to priority and queue "
-        f"{rdma.cnp_priority}, strict: served before all others"
-    )
+    yield from fault_text(__file__, "foreign-rdma", rdma=rdma).splitlines()
     for speed in sorted({nic.speed_gbit_s for host in spec.hosts for nic in host.nics}):
         ecn = marking_of(rdma, "", speed)  # no switch system: NVIDIA's values
-        yield (
-            f"ECN: on, ports of {speed} Gbit/s mark in queue {rdma.traffic_class} from "
-            f"{ecn.min_kib} KiB, and {ecn.percent} % of packets at {ecn.max_kib} KiB"
-        )
-    if rdma.mode == "lossy_ecn":
-        yield "PFC: off on every priority (rdma.mode is lossy_ecn)"
-    else:
-        half = rdma.mode == "semi_lossless"
-        side = "obeyed on ports to cards, sent nowhere" if half else "on every port, both ways"
-        watchdog = ", with the PFC watchdog" if rdma.pfc_watchdog else ""
-        headroom = "; its buffer needs headroom for the length of the cable"
-        yield f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"
-    yield "DCBX: off; otherwise a switch can change the settings of the cards"
+        yield fault_text(__file__, "foreign-ecn", speed=speed, queue=rdma.traffic_class, ecn=ecn)
+    half = rdma.mode == "semi_lossless"
+    side = "obeyed on ports to cards, sent nowhere" if half else "on every port, both ways"
+    words = {"watchdog": ", with the PFC watchdog" if rdma.pfc_watchdog else "", "side": side}
+    row = "foreign-no-pfc" if rdma.mode == "lossy_ecn" else "foreign-pfc"
+    yield fault_text(__file__, row, priority=rdma.priority, **words)
+    yield fault_text(__file__, "foreign-dcbx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +197,7 @@ class ClusterPlan:
 
     def only(self, parts: Collection[Part]) -> ClusterPlan:
         """Keep only some parts of the site; the others are neither read nor judged."""
-        plan = self
-        if "switches" not in parts:
-            plan = replace(plan, switches=())
+        plan = self if "switches" in parts else replace(self, switches=())
         if "hosts" not in parts:
             plan = replace(plan, cloud=None, hypervisors=(), hosts=(), reboots=())
         if "cluster" not in parts:
@@ -234,10 +220,6 @@ class ClusterPlan:
         ends = (*(each.endpoint for each in self.switches), *(each.endpoint for each in self.steps))
         names = {name for end in ends for name in end.secret_names}
         return frozenset(names | {each.secret_stdin for each in self.steps if each.secret_stdin})
-
-    def with_upgrades(self, groups: tuple[UpgradeGroup, ...]) -> ClusterPlan:
-        """Return the same plan with other upgrades."""
-        return replace(self, upgrades=groups)
 
     @property
     def digest(self) -> str:
@@ -283,16 +265,9 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
 
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
-    """Plan every room of a site. It makes no decisions itself.
-
-    Raises:
-        UsageError: The name cannot name a folder on a device.
-    """
+    """Plan every room of a site; UsageError if the name cannot name a folder on a device."""
     if not _STACK.fullmatch(stack):
-        raise UsageError(
-            f"the stack name {stack!r} cannot be used: devices keep a folder with this name.\n"
-            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
-        )
+        raise UsageError(fault_text(__file__, "stack-name", stack=stack))
     written, lock = spec, lock or Lock()
     spec = resolved(spec, lock)
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)

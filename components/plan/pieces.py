@@ -12,6 +12,7 @@ from typing import Final
 
 from components.artefacts.lock import Lock
 from components.core.errors import UsageError
+from components.core.templates import fault_text
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts
 from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
@@ -88,27 +89,19 @@ def _piece(spec: ClusterSpec, stack: str, name: str, wave: int, after: tuple[str
 def find_piece(spec: ClusterSpec, stack: str, name: str) -> tuple[str, Piece]:
     """Return the name of the site's own stack, and the piece that the stack of a piece sets up.
 
-    `name` is `railyard:piece` of its configuration.
-
-    Raises:
-        UsageError: The file has no such piece, or the stack is named after another one.
+    `name` is `railyard:piece` of its configuration. UsageError: the file has no such piece, or the
+    stack is named after another one.
     """
     site = stack.removesuffix(f"-{name}")
     pieces = pieces_of(spec, site)
     found = next((each for each in pieces if each.name == name), None)
     if found is None:
         known = ", ".join(each.name for each in pieces) or "none: it has no `stacks`"
-        raise UsageError(
-            f"railyard:piece of stack {stack} is {name!r}, and the pieces of the site file are:"
-            f" {known}.\n  fix    put the unit back into `stacks`, or join the site before you"
-            f" change its units ({PAGE})."
-        )
+        words = {"stack": stack, "name": name, "known": known, "page": PAGE}
+        raise UsageError(fault_text(__file__, "no-piece", **words))
     if found.stack != stack:
-        raise UsageError(
-            f"stack {stack} has railyard:piece {name}, but its name does not end with -{name}.\n"
-            f"  fix    correct railyard:piece in Pulumi.{stack}.yaml, or rename the stack:"
-            f" pulumi stack rename {found.stack}"
-        )
+        words = {"stack": stack, "name": name, "right": found.stack}
+        raise UsageError(fault_text(__file__, "other-piece", **words))
     return site, found
 
 
@@ -143,10 +136,7 @@ def names_of_piece(plan: ClusterPlan) -> frozenset[str]:
     switches = {
         name
         for each in plan.switches
-        for name in (
-            *(each.baseline_step, each.step),
-            *(each.exec_step, each.save_step, each.saved_step),
-        )
+        for name in (each.baseline_step, each.step, each.exec_step, each.save_step, each.saved_step)
     }
     hosts = {step.name for each in plan.hosts for step in (each.sending, *each.all_steps)}
     return frozenset(switches | hosts | {f"reboots-{each}" for each in reboot_parts(plan.reboots)})

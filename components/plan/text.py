@@ -44,16 +44,8 @@ class Choice:
 
 
 def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts: bool) -> Choice:
-    """Return a valid choice for the plan.
-
-    Raises:
-        UsageError: The device or stage does not exist; the text suggests similar names.
-    """
-    devices = [
-        *(each.name for each in plan.switches),
-        *(each.name for each in plan.hypervisors),
-        *(each.name for each in plan.hosts),
-    ]
+    """Return a valid choice for the plan; a UsageError suggests names."""
+    devices = [each.name for each in (*plan.switches, *plan.hypervisors, *plan.hosts)]
     if device is not None and device not in devices:
         raise UsageError(_unknown("--device", device, devices))
     if stage is not None and stage not in STAGES:

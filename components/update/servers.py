@@ -48,8 +48,8 @@ def choose_upgrades(
     recreated = {drift.step for drift in drifts if drift.differences}
     instances = plan.cloud.instances if plan.cloud else ()
     new = {each.name for each in instances if recreated & {each.create, each.step}}
-    groups = chosen(plan.upgrades, applied, node_versions(plan, applied, seen), new)
-    return plan.with_upgrades(groups)
+    versions = node_versions(plan, applied, seen)
+    return replace(plan, upgrades=chosen(plan.upgrades, applied, versions, new))
 
 
 def with_ahead(

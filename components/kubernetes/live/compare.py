@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from components.core.difference import ABSENT
 from components.core.plain_text import one_line
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, map_at
 
 _FORM: Final = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)([eE][+-]?\d+|[a-zA-Z]*)")
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -105,18 +105,17 @@ def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
     """
     if live is None:
         return (FieldDrift("", ABSENT, THERE),)
-    leaving = _map(live.get("metadata")).get("deletionTimestamp")
+    leaving = map_at(live, "metadata").get("deletionTimestamp")
     if leaving is not None:
         return (FieldDrift("metadata.deletionTimestamp", _shown(leaving), ABSENT),)
     return tuple(_fields(want, live))
 
 
 def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
-    metadata, found = _map(want.get("metadata")), _map(live.get("metadata"))
     for key in ("labels", "annotations"):
-        given = _map(metadata.get(key))
-        ours = {name: value for name, value in given.items() if not name.startswith(_OF_PROVIDER)}
-        yield from _walk(ours, found.get(key) or {}, ("metadata", key))
+        given = map_at(want, "metadata", key).items()
+        ours: Body = {name: value for name, value in given if not name.startswith(_OF_PROVIDER)}
+        yield from _walk(ours, map_at(live, "metadata").get(key) or {}, ("metadata", key))
     # The cluster writes the rules of an aggregated role.
     skipped = _SKIPPED | {"rules"} if "aggregationRule" in want else _SKIPPED
     secret = want.get("kind") == "Secret"
@@ -128,8 +127,8 @@ def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
             is_hidden = secret and key == "data"
             yield FieldDrift(each.path, actual, "the applied one") if is_hidden else each
     if want.get("kind") == "ConfigMap":
-        yield from _beside(_map(want.get("data")), _map(live.get("data")), ("data",))
-    if _map(live.get("spec")).get("paused") and not _map(want.get("spec")).get("paused"):
+        yield from _beside(map_at(want, "data"), map_at(live, "data"), ("data",))
+    if map_at(live, "spec").get("paused") and not map_at(want, "spec").get("paused"):
         yield FieldDrift("spec.paused", "true", ABSENT, ours=False)
 
 
@@ -142,7 +141,7 @@ def _walk(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
     if (live is None and empty) or (want == "" and path[-1] in _FILLED):
         return
     if isinstance(want, dict) and (isinstance(live, dict) or (want and live is None)):
-        yield from _walk_map(want, _map(live), path)
+        yield from _walk_map(want, map_at(live), path)
     elif isinstance(want, list) and isinstance(live, list):
         yield from _walk_list(want, live, path)
     elif isinstance(want, str) and isinstance(live, str):
@@ -160,7 +159,7 @@ def _walk_map(
     # Others may have added fields that decide where a pod runs, such as a node selector.
     for key in _STEERING & live.keys() if is_pod else ():
         if key == "nodeSelector":
-            yield from _beside(_map(want.get(key)), _map(live[key]), (*path, key))
+            yield from _beside(map_at(want, key), map_at(live, key), (*path, key))
         elif key not in want and live[key]:
             yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT, ours=False)
     if is_pod or (path[-1].endswith("]") and isinstance(want.get("image"), str)):
@@ -267,10 +266,6 @@ def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:
     if isinstance(want, str | int | float) and isinstance(live, str | int | float):
         return want == live or str(want) == str(live)
     return want == live
-
-
-def _map(value: JsonValue) -> Mapping[str, JsonValue]:
-    return value if isinstance(value, dict) else {}
 
 
 def _spell(path: Path) -> str:

@@ -157,10 +157,7 @@ class ClusterDrift:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything that differs from the applied objects or is not known, in print order.
-
-        An update repairs those with the rule `setting`.
-        """
+        """All differences and unknown facts in print order; an update repairs rule `setting`."""
         unread = () if self.unreachable is None else (self.unreachable,)
         kinds = {"lost": self.lost, "unread": unread, "setting": self.repaired, "left": self.left}
         return tuple(
@@ -191,19 +188,16 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
     for ref, found in look.releases.items():
         if found.release is None:
             gone = FieldDrift("", ABSENT, _INSTALL, ours=False)
-            objects.append(ObjectDrift(_name(ref), (gone,)))
+            objects.append(ObjectDrift(str(ref), (gone,)))
             continue
         if (status := found.release.status) != DEPLOYED:
             undeployed[ref.name] = status
-            objects.append(ObjectDrift(_name(ref), (FieldDrift("status", status, DEPLOYED),)))
+            objects.append(ObjectDrift(str(ref), (FieldDrift("status", status, DEPLOYED),)))
         objects += _drifts(found.live, ref.name)
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
-    troubles = (
-        trouble.words(name)
-        for name in look.asked.nodes
-        if name in look.nodes
-        for trouble in troubles_of(look.nodes[name], look.asked.tolerations)
-    )
+    nodes = ((name, look.nodes[name]) for name in look.asked.nodes if name in look.nodes)
+    tolerated = look.asked.tolerations
+    troubles = (each.words(name) for name, node in nodes for each in troubles_of(node, tolerated))
     lives = (look.live, *(found.live for found in look.releases.values()))
     ours = {key for live in lives for key, _, _ in live.objects}
     return ClusterDrift(
@@ -213,10 +207,6 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
         absent_nodes=absent,
         beside=(*troubles, *(str(key) + _FOREIGN for key in look.beside if key not in ours)),
     )
-
-
-def _name(ref: ReleaseRef) -> str:
-    return f"Helm release {ref.namespace}/{ref.name}"
 
 
 def _drifts(live: Live, release: str) -> Iterator[ObjectDrift]:
@@ -293,7 +283,7 @@ def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     for ref, look in releases.items():
         state = "not there" if look.release is None else f"its status is {look.release.status}"
         if look.release is None or look.release.status != DEPLOYED:
-            found.append(NotReady(_name(ref), state))
+            found.append(NotReady(str(ref), state))
     if any(live.get("kind") in OPERATOR_POLICIES for live in there.values()):
         # No plan lists the workloads that an operator started for its policy.
         namespaces = sorted({ref.namespace for ref in asked.releases})

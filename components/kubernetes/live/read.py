@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import yaml
 
 from components.core.errors import DeviceError, UnreachableError
+from components.core.templates import fault_text
 from components.kubernetes.client import Answer, Calls
 from components.kubernetes.manifest import Body, map_at, name_of
 
@@ -30,8 +31,7 @@ AT_ONCE: Final = 8
 DEADLINE_S: Final = 60.0
 """Seconds for all reads of one cluster."""
 MANY: Final = 4
-"""From this number of objects of a kind in a namespace, one list takes less time than single
-reads."""
+"""More objects of a kind in a namespace are read faster by one list than one by one."""
 PAGE: Final = 500
 """Objects in one page of a list, as kubectl asks for."""
 _FOUND: Final = 200
@@ -119,10 +119,7 @@ class Reader:
         return self._served.get(str(body["apiVersion"]), {}).get(str(body["kind"]))
 
     def key(self, body: Body, namespace: str = "default") -> Key:
-        """The key of an object, in this namespace if the object does not name one.
-
-        An object of an unknown kind gets a namespace only if it names one.
-        """
+        """The key of an object, in this namespace if it names none and its kind is known."""
         served, metadata = self.served(body), cast("Body", body["metadata"])
         own = metadata.get("namespace") or ("" if served is None else namespace)
         whole = served is not None and not served.namespaced
@@ -146,23 +143,17 @@ class Reader:
             else:
                 singly |= {served.path(place, key.name): key for key in wanted}
         answers = self.each(self._get, sorted(singly))
-        there = {
-            singly[path]: dict(answer.body)
-            for path, answer in answers.items()
-            if answer.status == _FOUND
-        }
-        for path, found in self.each(self.list, sorted(lists)).items():
-            by_name = {name_of(body): body for body in found}
+        found = ((singly[path], answer) for path, answer in answers.items())
+        there = {key: dict(answer.body) for key, answer in found if answer.status == _FOUND}
+        for path, listed in self.each(self.list, sorted(lists)).items():
+            by_name = {name_of(body): body for body in listed}
             there |= {key: by_name[key.name] for key in lists[path] if key.name in by_name}
-        return Live(
-            tuple((key, body, there.get(key)) for key, body in zip(keys, bodies, strict=True))
-        )
+        pairs = zip(keys, bodies, strict=True)
+        return Live(tuple((key, body, there.get(key)) for key, body in pairs))
 
     def list(self, path: str) -> list[Body]:
         """All objects of a list, page by page; empty if the kind is not served."""
-        found: list[Body] = []
-        sign = "&" if "?" in path else "?"
-        following = ""
+        found, sign, following = list[Body](), "&" if "?" in path else "?", ""
         while True:
             answer = self._get(f"{path}{sign}limit={PAGE}{following}")
             body = answer.body
@@ -198,6 +189,10 @@ class ReleaseRef:
 
     name: str
     namespace: str
+
+    def __str__(self) -> str:
+        """The name in reports: `Helm release gpu-operator/gpu-operator`."""
+        return f"Helm release {self.namespace}/{self.name}"
 
     @property
     def secrets(self) -> str:
@@ -248,10 +243,8 @@ def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
         texts = [each["data"] for each in files if each["name"].startswith(_DEFINITIONS)]
         bodies = [each for text in texts for each in _documents(base64.b64decode(text).decode())]
     except (KeyError, TypeError, ValueError, OSError, yaml.YAMLError) as error:
-        raise DeviceError(
-            f"the record of the Helm release {ref.namespace}/{ref.name} cannot be read: {error}.\n"
-            f"  fix    look at it: helm status {ref.name} --namespace {ref.namespace}"
-        ) from error
+        words = {"namespace": ref.namespace, "name": ref.name, "error": error}
+        raise DeviceError(fault_text(__file__, "release-record", **words)) from error
     definitions = tuple(each for each in bodies if each.get("kind") == _DEFINITION)
     return Release(str(first[0].get("status")), int(first[0]["version"]), objects, definitions)
 
