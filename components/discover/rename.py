@@ -103,13 +103,11 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
         edits += [document.drop_key(place)] if document.node(place) is not None else []
         edits += [document.add_keys(file.prefix, {"renamed": now})] if now else []
     text = apply_inserts(file.text, edits)
-    after = _checked(file, text)
+    after, words = _checked(file, text), {"path": file.path, "old": asked.old, "new": asked.new}
     if after.spec is None:
-        words = {"path": file.path, "old": asked.old, "new": asked.new}
         problems = render_text(after.problems)
         raise SpecError(fault_text(__file__, "breaks-site", problems=problems, **words))
     if _plain(spec, asked) != _plain(after.spec, asked):
-        words = {"path": file.path, "old": asked.old, "new": asked.new}
         raise UsageError(fault_text(__file__, "changes-others", group=GROUPS[asked.kind], **words))
     return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
 

@@ -228,10 +228,7 @@ def _texts(file: SiteFile, found: Sequence[Found]) -> str:
 
 
 def replace_file(file: SiteFile, text: str) -> None:
-    """Replace the file in one step, so a reader never sees half of it.
-
-    Raise UsageError if it cannot be written, or has changed since it was read.
-    """
+    """Replace the file in one step; UsageError if that fails, or it changed since it was read."""
     real = file.path.resolve()
     new = real.with_name(f".{real.name}.railyard")
     if read_text(file.path) != file.text:

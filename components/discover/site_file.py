@@ -94,10 +94,7 @@ def read_text(path: Path) -> str:
 
 
 def read_site_file(path: Path) -> SiteFile:
-    """Read a site file or a stack file, of which the rest may still be wrong or missing.
-
-    A file that is not YAML, or has no site, raises SpecError.
-    """
+    """Read a site file or a stack file; SpecError if it is no YAML or has no site."""
     text = read_text(path)
     parsed = parse_yaml(text, str(path))
     if parsed.problems:

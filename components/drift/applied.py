@@ -77,10 +77,7 @@ class Applied:
         return replace(self, steps=steps, former=former, within=within)
 
     def devices_of(self, spec: ClusterSpec) -> Mapping[str, str]:
-        """Map each step to its device, which the file or only the state names.
-
-        The longest name counts: `leaf-a-apply` belongs to `leaf-a`, and not to `leaf`.
-        """
+        """Map each step to its device, by the longest name that the file or the state has."""
         found = self.names_of_devices(spec)
         return {name: device_of(name, found) for name in self.steps}
 

@@ -153,10 +153,7 @@ def next_note(last: str, words: str) -> str:
 
 
 def asked_of_step(watched: Watched, applied: Applied) -> HostState:
-    """Choose the settings to read for a watched step.
-
-    If both name a setting, the recorded value wins, since drift is measured from that.
-    """
+    """Choose the settings to read for a watched step; drift is measured from the recorded ones."""
     recorded = applied.stdin(watched.step.name)
     wanted = overlay(watched.beside, watched.desired)
     return overlay(wanted, watched.settings_in(recorded)) if recorded else wanted
@@ -185,11 +182,7 @@ def make_drift(
     edited: bool,
     note: str | None,
 ) -> DeviceDrift:
-    """Build the drift of one device.
-
-    A device without a reading has no `facts`. `edited` says that the plan differs from the last
-    applied settings. The last repair note is None if the step was never applied.
-    """
+    """Build the drift of one device: `facts` is None if unread, `note` if never applied."""
     unread = isinstance(facts, Unreachable)
     return DeviceDrift(
         device=device,

@@ -192,10 +192,9 @@ def _row_of(artefact: Artefact, says: str, *, is_reached: bool) -> str:
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
-    """Return a site's charts, and its files if hosts get them over SSH.
+    """Return a site's charts, and its files if hosts get them over SSH or cannot be asked yet.
 
-    If the update creates all hosts, or they have no login, they cannot be asked what they can
-    download, so this machine checks instead. `check` already reports missing parts of a bundle.
+    `check` already reports missing parts of a bundle.
     """
     sources, hosts = reach.spec.sources, reach.spec.hosts
     kinds = {"chart", "file"} if sends_files(sources) else {"chart"}

@@ -47,10 +47,7 @@ NAME: Final = "railyard"
 def look_at_cluster(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Check an existing cluster's version, permissions and parts; skip a cluster of our own.
-
-    A missing kubeconfig is reported elsewhere.
-    """
+    """Check an existing cluster's version, permissions and parts; skip a cluster of our own."""
     try:
         calls = open_existing(plan.kubernetes, secrets)
         if calls is not None and (denied := _denied(calls, rights_of(spec, plan))):

@@ -6,15 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Final
 
+from components.catalogue import upstream
 from components.catalogue.environments import FIRST_ATS, parse_release
-from components.catalogue.upstream import (
-    K3S_SELINUX,
-    PROBE_CUDA,
-    PROBE_DRIVERS,
-    PROBE_DRIVERS_SINCE,
-)
 from components.core.problem import Finding, Severity
 from components.core.templates import read_table
 from components.drift.applied import Applied
@@ -142,7 +138,7 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
     by_step = wants.selinux_policy and case.manager == "dnf"
     if enforcing and not case.fact("k3s_policy") and not by_step:
         shown = "no /usr/share/selinux/packages/k3s.pp"
-        found = case.lack("selinux", shown, policy=K3S_SELINUX)
+        found = case.lack("selinux", shown, policy=upstream.K3S_SELINUX)
         yield found.rated("warning" if case.fact("k3s") else "error")
 
 
@@ -199,10 +195,10 @@ def _gpus(case: _Case) -> Iterator[Finding]:
     if of_host and not version:
         yield case.lack("gpu-driver", "none")
     branch = int(version.partition(".")[0]) if version[:1].isdigit() else 0
-    if branch and branch < PROBE_DRIVERS_SINCE and branch not in PROBE_DRIVERS:
-        others = ", ".join(map(str, PROBE_DRIVERS))
-        words = {"cuda": PROBE_CUDA, "since": PROBE_DRIVERS_SINCE, "others": others}
-        yield case.lack("gpu-driver-cuda", version, **words)
+    since, others = upstream.PROBE_DRIVERS_SINCE, upstream.PROBE_DRIVERS
+    if branch and branch < since and branch not in others:
+        words = {"cuda": upstream.PROBE_CUDA, "since": since}
+        yield case.lack("gpu-driver-cuda", version, **words, others=", ".join(map(str, others)))
     if of_host and version and not case.fact("refused.nvidia") and not case.fact("gpu_loaded"):
         yield case.lack("gpu-driver-loaded", f"{version}, not loaded")
 
@@ -221,10 +217,7 @@ def _connections(case: _Case) -> Iterator[Finding]:
             yield case.lack("peer", says, address=address, port=port)
 
 
-_JUDGES: Final = (
-    *(_clock, _programs, _kubelet, _signatures, _network),
-    *(_system, _gpus, _connections),
-)
+_JUDGES: Final = (_clock, _programs, _kubelet, _signatures, _network, _system, _gpus, _connections)
 
 
 def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
@@ -256,9 +249,8 @@ def judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     system, release, model = system_of(switch.os), identity.release, identity.model
     find = partial(lack, switch.name)
     parts = (("release", release, switch.release), ("model", model, switch.model))
-    for part, has, wanted in parts:
-        if not has:
-            yield find("switch-silent", "no answer", part=part, wanted=wanted)
+    for part, wanted in ((part, wanted) for part, has, wanted in parts if not has):
+        yield find("switch-silent", "no answer", part=part, wanted=wanted)
     if release and system.parse_release(release) != system.parse_release(switch.release):
         words = {"wanted": switch.release, "release": system.a_release}
         yield find("switch-release", release, **words)
@@ -294,11 +286,11 @@ def judge_hypervisor(plan: HypervisorPlan, seen: Mapping[str, str]) -> Iterator[
     # 6.x answers the other questions differently or not at all.
     old = known is not None and known.ats == "absent"
     absent = [key for key, value in seen.items() if value == "absent" and not old]
-    for key in (each for each in absent if each in plan.desired.values):
-        for pattern, row in _ABSENT:
-            if found := re.fullmatch(pattern, key):
-                shown = runs if row == "ats-support" else "absent"
-                yield lack(plan.name, row, shown, name="".join(found.groups()))
+    keys = (each for each in absent if each in plan.desired.values)
+    for key, (pattern, row) in product(keys, _ABSENT):
+        if found := re.fullmatch(pattern, key):
+            shown = runs if row == "ats-support" else "absent"
+            yield lack(plan.name, row, shown, name="".join(found.groups()))
 
 
 def list_neighbors(

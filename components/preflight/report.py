@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Final, TypeAlias
+from typing import Final
 
 from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted, shortened
@@ -19,8 +19,6 @@ _WORDS: Final = {"error": "problem", "unreachable": "missing answer", "warning":
 SITE: Final = "the site"
 _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
-Group: TypeAlias = list[Finding]
-"""The findings of one cause."""
 _BADGES: Final = {"error": "failed", "unreachable": "error", "warning": "skipped"}
 """Severity to a class of the acceptance report's style."""
 _STYLE: Final = """\
@@ -79,9 +77,9 @@ class Preflight:
         return exit_code(self.findings)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[list[Finding]]:
         """Findings grouped by cause and fix, the worst first."""
-        found: dict[tuple[str, ...], Group] = {}
+        found: dict[tuple[str, ...], list[Finding]] = {}
         for each in self.findings:
             found.setdefault((each.severity, each.rule, each.what, each.fix), []).append(each)
         return sorted(found.values(), key=lambda group: ORDER.index(group[0].severity))
@@ -90,14 +88,11 @@ class Preflight:
     def summary(self) -> str:
         """The last line of text and HTML."""
         found = Counter(each.severity for each in self.findings)
-        counts = ", ".join(
-            counted(found[kind], word) for kind, word in _WORDS.items() if found[kind]
-        )
+        some = ((found[kind], word) for kind, word in _WORDS.items() if found[kind])
+        counts = ", ".join(counted(*each) for each in some)
         looked = f"{counted(len(self.devices), 'device')} read"
-        if self.unmade:
-            looked += f", {len(self.unmade)} not made yet"
-        if self.no_login:
-            looked += f", {len(self.no_login)} without a login not read"
+        looked += f", {len(self.unmade)} not made yet" if self.unmade else ""
+        looked += f", {len(self.no_login)} without a login not read" if self.no_login else ""
         return f"{self.cluster}: {counts or 'no problem'} ({looked}). Nothing was touched."
 
 
@@ -142,36 +137,28 @@ def render_html(found: Preflight) -> str:
     for group in found.groups:
         first = group[0]
         badge = f'<span class="badge {_BADGES[first.severity]}">{first.severity}</span>'
+        values = ((each, each.actual or "; ".join(rows_of(each)), each.wanted) for each in group)
         rows = [
-            _row(
-                each.device or SITE,
-                f"<code>{escape(each.actual or '; '.join(rows_of(each)))}</code>",
-                f"<code>{escape(each.wanted)}</code>",
-            )
-            for each in group
+            _row(each.device or SITE, *(f"<code>{escape(text)}</code>" for text in texts))
+            for each, *texts in values
         ]
         what, fix = (
             re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
             for text in (first.what, first.fix)
         )
-        parts.append(
-            section(
-                f"{badge} {escape(first.rule)}",
-                f"<p>{what}</p>",
-                table(("Device", "Is", "Wanted"), rows),
-                f"<p><strong>Fix</strong> {fix}</p>",
-            )
-        )
+        cells = table(("Device", "Is", "Wanted"), rows)
+        texts = f"<p>{what}</p>", cells, f"<p><strong>Fix</strong> {fix}</p>"
+        parts.append(section(f"{badge} {escape(first.rule)}", *texts))
     if bgp := [_row(each.device, escape(str(each))) for each in found.neighbors]:
         parts.append(section("Routing", table((), bgp)))
-    cells: dict[str, str] = {}
+    lacks: dict[str, str] = {}
     for name in found.devices:
-        lacks = "; ".join(escape(each.rule) for each in found.findings if each.device == name)
-        cells[name] = lacks or '<span class="badge passed">good</span>'
-    cells |= dict.fromkeys(found.unmade, '<span class="badge skipped">not made yet</span>')
+        rules = "; ".join(escape(each.rule) for each in found.findings if each.device == name)
+        lacks[name] = rules or '<span class="badge passed">good</span>'
+    lacks |= dict.fromkeys(found.unmade, '<span class="badge skipped">not made yet</span>')
     unread = '<span class="badge skipped">no login: not read</span>'
-    cells |= dict.fromkeys(found.no_login, unread)
-    rows = [_row(name, cell) for name, cell in cells.items()]
+    lacks |= dict.fromkeys(found.no_login, unread)
+    rows = [_row(name, cell) for name, cell in lacks.items()]
     parts.append(f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}")
     return page(f"{found.cluster}: preflight", parts, _STYLE)
 

@@ -53,10 +53,7 @@ HOST_DEADLINE_S: Final = 180.0
 
 
 def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
-    """Check that kubespray can run here, by the same preparation as an update.
-
-    Tree and environment stay in this user's cache for the update; no playbook runs.
-    """
+    """Check that kubespray can run here: prepare its tree and environment as an update does."""
     if spec.kubespray is None:
         return
     request = plan_request(spec, "")
@@ -150,10 +147,7 @@ def run_preflight(
     project: Path,
     lock: Lock,
 ) -> Preflight:
-    """Check every device, artefact and API of a site, and report everything it lacks.
-
-    Some secrets may be missing. The applied state is empty before the first update.
-    """
+    """Report everything that a site lacks; secrets may be missing, and the applied state empty."""
     asked = _Asked(wants_of(spec, plan, lock), secrets)
     reach = Reach(spec, secrets, logins=docker_logins())
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -187,11 +181,8 @@ def run_preflight(
         ),
         *found,
     )
-    unmade = tuple(
-        host.name
-        for host in spec.reached
-        if has_placeholder(host.way.address) and host.name not in seen.devices
-    )
+    unmade = tuple(each.name for each in spec.reached if has_placeholder(each.way.address))
+    unmade = tuple(name for name in unmade if name not in seen.devices)
     read = tuple(name for name in devices if name not in unmade)
     no_login = tuple(host.name for host in spec.unreached)
     bgp = tuple(judge.list_neighbors(plan.switches, applied, seen))

@@ -32,8 +32,6 @@ from components.preflight.artefacts import Artefact, access_lines, artefacts_of
 DRIVER_ROOM_KIB: Final = 1 << 20
 """As the host's script requires for an RDMA driver package: 1 GiB in / and in /var."""
 _MODULE: Final = re.compile(r"module\.(\w+)")
-Peer = tuple[str, int]
-"""Address and port."""
 _NODES: Final = frozenset({"control_plane", "worker"})
 ETCD_PORTS: Final = (2379, 2380)
 KUBELET_PORT: Final = 10250
@@ -64,7 +62,7 @@ class HostWants:
     own_addresses: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     """Ports that must be free."""
-    peers: tuple[Peer, ...] = ()
+    peers: tuple[tuple[str, int], ...] = ()
     """Addresses and ports that it must reach."""
     artefacts: tuple[Artefact, ...] = ()
     registry: Registry | None = None
@@ -119,22 +117,17 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
 
     Only the first worker tests images, since all of them pull from one registry.
     """
-    by_name = {each.name: each for each in plan.hosts}
+    settings = {each.name: each.desired.values for each in plan.hosts}
     puller = next((host.name for host in (*spec.workers, *spec.hosts) if host.ssh), "")
     artefacts = [
         (each, (puller,) if each.kind == "image" else each.hosts)
         for each in artefacts_of(spec, lock)
     ]
-    return {
-        host.name: _wants(
-            spec,
-            host,
-            by_name[host.name].desired.values,
-            tuple(each for each, hosts in artefacts if host.name in hosts),
-        )
-        for host in spec.reached
-        if not has_placeholder(host.way.address)
-    }
+    found: dict[str, HostWants] = {}
+    for host in (each for each in spec.reached if not has_placeholder(each.way.address)):
+        own = tuple(each for each, hosts in artefacts if host.name in hosts)
+        found[host.name] = _wants(spec, host, settings[host.name], own)
+    return found
 
 
 def _wants(
@@ -183,7 +176,7 @@ def _tools(
     rows += (row for row, key in patterns.items() if any(map(re.compile(key).fullmatch, settings)))
     plane, balances = spec.k3s, host.role == "balancer"
     fetches = any(each.kind == "file" and each.address.startswith("https:") for each in own)
-    rows += ["download"] if fetches or _joins_servers(spec, host) else []
+    rows += ["download"] if fetches or (plane is not None and _has_etcd(spec, host)) else []
     filters = plane and plane.api_from and host.role in {"control_plane", "balancer"}
     rows += ["nft"] if filters else []
     if balances:
@@ -232,17 +225,13 @@ def _ports(spec: ClusterSpec, host: Host) -> Iterator[int]:
 
 def _has_etcd(spec: ClusterSpec, host: Host) -> bool:
     """Whether etcd listens to other hosts: on K3s with several servers, on kubespray always."""
-    by_kubespray = spec.kubespray is not None and host.role == "control_plane"
-    return by_kubespray or _joins_servers(spec, host)
+    several = spec.kubespray is not None or (spec.k3s is not None and len(spec.servers) > 1)
+    return several and host.role == "control_plane"
 
 
-def _joins_servers(spec: ClusterSpec, host: Host) -> bool:
-    return spec.k3s is not None and host.role == "control_plane" and len(spec.servers) > 1
-
-
-def _peers(spec: ClusterSpec, host: Host) -> tuple[Peer, ...]:
+def _peers(spec: ClusterSpec, host: Host) -> tuple[tuple[str, int], ...]:
     """Return the addresses and ports that a host must reach: the servers, and the next node."""
-    plane, found = spec.k3s or spec.kubespray, list[Peer]()
+    plane, found = spec.k3s or spec.kubespray, list[tuple[str, int]]()
     if plane is not None and host.role in _NODES and spec.servers:
         if host.role == "worker":  # a virtual address does not answer before the first update
             found += [(each.address, plane.api_port) for each in spec.balancers]

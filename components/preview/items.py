@@ -66,7 +66,6 @@ _NOTES: Final = re.compile(
 )
 _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
 _QUIET: Final = frozenset({"same", "refresh", "read"})
-_Step = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +308,8 @@ class News:
 
 
 def read_engine(text: str, edited: AbstractSet[str]) -> News:
-    """Read the engine's answer; raise ValueError if it is not JSON, as the engine failed earlier.
-
-    `edited` are resources that the file changes; their differences are not drift.
-    """
-    document = cast("Mapping[str, list[_Step]]", json.loads(text))
+    """Read the engine's answer, without drift of edited resources; ValueError if it is not JSON."""
+    document = cast("Mapping[str, list[Inputs]]", json.loads(text))
     steps = document.get("steps") or []
     said = [
         (_MARKS.sub("", str(each.get("message", ""))).strip(), str(each.get("severity")))
@@ -342,7 +338,7 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
     )
 
 
-def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
+def _objects(steps: list[Inputs], edited: AbstractSet[str]) -> Iterator[str]:
     """Yield cluster objects that drifted or are gone, without those that the file edits.
 
     After a refresh, the old state is the live one and the new state the wanted one.
@@ -351,12 +347,11 @@ def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
         urn, name = str(step["urn"]), _name(step)
         if step.get("op") in _QUIET or "$kubernetes:" not in urn or name in edited:
             continue
-        states = [cast("_Step", step.get(key) or {}) for key in ("oldState", "newState")]
+        states = [cast("Inputs", step.get(key) or {}) for key in ("oldState", "newState")]
+        inputs = [cast("Inputs", without_secrets(each.get("inputs") or {})) for each in states]
         before, after = (
-            items_of_state({urn: cast("_Step", without_secrets(state.get("inputs") or {}))})
-            if state
-            else {}
-            for state in states
+            items_of_state({urn: own}) if state else {}
+            for state, own in zip(states, inputs, strict=True)
         )
         for change in compare_items(before, after):
             if change.verb == "add":
@@ -368,5 +363,5 @@ def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
             )
 
 
-def _name(step: _Step) -> str:
+def _name(step: Inputs) -> str:
     return str(step["urn"]).rsplit("::", 1)[-1]

@@ -31,7 +31,7 @@ SCHEMA_VERSION: Final = 1
 _OWN: Final = "unit.railyard-"
 """Only an update of Railyard makes these units, so an audit does not ask for them."""
 _UNMADE: Final = (
-    "cloud instances: not read: only a stack knows their addresses (railyard drift STACK)",
+    "cloud instances: not read: only a stack knows their addresses (railyard drift STACK)"
 )
 
 
@@ -110,7 +110,7 @@ def judge_audit(site: str, plan: ClusterPlan, applied: Applied, seen: Seen) -> A
     drifts = [each for each in every if each.applied]
     cluster = judge_cluster(plan, applied, seen)
     devices = dict.fromkeys(each.device for each in drifts if each.observed)
-    away = _UNMADE if len(drifts) < len(every) else ()
+    away = (_UNMADE,) if len(drifts) < len(every) else ()
     found: list[Finding] = []
     for drift in drifts:
         ours = (each for each in drift.differences if not each.where.startswith(_OWN))

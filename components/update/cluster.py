@@ -129,11 +129,8 @@ def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDri
     else:
         found = judge_look(seen.cluster) if seen.cluster is not None else ClusterDrift()
     # The engine installs a chart that the state lost in a refresh, so it counts as repaired.
-    new = {
-        f"Helm release {each.namespace}/{each.release}"
-        for each in plan.operators.charts
-        if each.release not in applied.releases
-    }
+    lost = (each for each in plan.operators.charts if each.release not in applied.releases)
+    new = {str(ReleaseRef(each.release, each.namespace)) for each in lost}
     there = (FieldDrift("", ABSENT, THERE),)
     objects = (
         replace(each, fields=there) if each.absent and each.name in new else each
@@ -143,10 +140,8 @@ def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDri
 
 
 def is_held(plan: ClusterPlan, drift: ClusterDrift) -> bool:
-    """Whether this update skips objects and charts because our own cluster's API is dead.
-
-    A dead API of an existing cluster refuses the update earlier.
-    """
+    """Whether this update skips objects and charts because our own cluster's API is dead."""
+    # A dead API of an existing cluster refuses the update earlier.
     ours = plan.kubernetes is not None and plan.kubernetes.existing is None
     return ours and drift.unreachable is not None
 
@@ -187,12 +182,10 @@ def cluster_notes(
         if status := drift.undeployed.get(chart.release):
             description = next_note(description, f"the release was {status}")
         found[chart.release] = description
-    for node in drift.absent_nodes:
-        steps = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
-        for step in steps:
-            if node_in(step) == node:
-                last = notes.get(step.name, "")
-                found[step.name] = next_note(last, NodeTrouble("absent").words(node))
+    for step in plan.kubernetes.installs if plan.kubernetes and drift.absent_nodes else ():
+        if (node := node_in(step)) in drift.absent_nodes:
+            words = NodeTrouble("absent").words(node)
+            found[step.name] = next_note(notes.get(step.name, ""), words)
     return {step: note for step, note in found.items() if note}
 
 
@@ -217,10 +210,9 @@ def _object_notes(
 def open_existing(
     plan: KubernetesPlan | None, secrets: Mapping[str, str]
 ) -> KubernetesCalls | None:
-    """Open the API of an existing cluster, and refuse another minor version than the file's.
+    """Open the API of an existing cluster; None for one of our own, and without a kubeconfig.
 
-    None for a cluster of our own, and without a kubeconfig. A kubeconfig or context that cannot be
-    used, and another version, raise DeviceError.
+    DeviceError: a kubeconfig or context that cannot be used, or another minor version.
     """
     existing = plan.existing if plan is not None else None
     kubeconfig = secrets.get(existing.kubeconfig_secret) if existing is not None else None
@@ -230,12 +222,10 @@ def open_existing(
     answer = calls.call("GET", "/version")
     found = str(answer.body.get("gitVersion") or "")
     if not found:
-        raise DeviceError(
-            f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
-        )
+        words = f"{answer.status} {answer.words}"
+        raise DeviceError(f"the existing cluster refuses the kubeconfig: {words}")
     if minor_of(found) != minor_of(plan.version):
-        words = {"found": found, "wanted": plan.version}
-        raise DeviceError(fault_text(__file__, "other-version", **words))
+        raise DeviceError(fault_text(__file__, "other-version", found=found, wanted=plan.version))
     return calls
 
 

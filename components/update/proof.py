@@ -108,11 +108,7 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
 def narrow(
     spec: ClusterSpec, whole: AcceptancePlan, accept: Accept, changed: Collection[str] | None
 ) -> AcceptancePlan:
-    """Return the acceptance plan of this run.
-
-    `changed` are the devices that this update changes; None if unknown, or if acceptance must cover
-    the whole site.
-    """
+    """Return the acceptance plan of this run; without the changed devices, of the whole site."""
     if accept == "never":
         return replace(whole, policy=replace(whole.policy, asked=False))
     devices = {*(changed or ())}
@@ -201,10 +197,7 @@ def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> 
 
 
 def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
-    """Return the devices of a scope, such as `host=gpu01,gpu02,leaf=leaf-01`; empty without one.
-
-    A word that names no device raises UsageError.
-    """
+    """Return the devices of a scope like `host=gpu01,leaf=leaf-01`; UsageError for a wrong one."""
     kind, found, parts = "", set[str](), _parts(spec, spec.reached)
     del parts["rail"]
     for word in text.split(",") if text else ():

@@ -147,10 +147,9 @@ def _stopped(switch: SwitchPlan, facts: Mapping[str, Facts], applied: Applied) -
 
 def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
     """Return the values from before the first update, which removed settings go back to."""
-    baseline = applied.step(switch.baseline_step)
-    if baseline is None or not baseline.stdout:
-        return None
-    return SwitchState.model_validate(edit.read_baseline(baseline.stdout))
+    step = applied.step(switch.baseline_step)
+    was = edit.read_baseline(step.stdout) if step is not None and step.stdout else None
+    return None if was is None else SwitchState.model_validate(was)
 
 
 def switch_changes(
@@ -257,9 +256,9 @@ class Loss:
 def find_losses(at: Situation) -> tuple[Loss, ...]:
     """Find everything that this update would destroy."""
     spec, plan, applied = at.spec, at.plan, identity.known_state(at)
-    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
     # In either role: `judge_roles` handles changed roles.
-    kept = {step.endpoint.device for step in nodes}
+    installs = plan.kubernetes.installs if plan.kubernetes else ()
+    kept = {step.endpoint.device for step in installs}
     had = identity.recorded_nodes(applied, "server")
     gone = [name for name in had if name not in kept]
     cluster: list[Loss] = []

@@ -42,8 +42,7 @@ def outside_secrets(
 ) -> dict[str, str]:
     """Return the secrets that the file takes from the environment or a program.
 
-    A UsageError lists unset variables, programs that print nothing, and passwords of several lines,
-    also of the stack's secrets.
+    A UsageError lists unset variables, silent programs, and passwords of several lines.
     """
     named = tuple(list_secrets(spec))
     found = resolve(named, environ, known=stack or {})
@@ -123,25 +122,19 @@ def run_program(words: tuple[str, ...]) -> str:
 
     It raises UsageError if it is missing, fails, prints no text, or more than MOST_BYTES.
     """
-    stderr = ""
+    more: dict[str, object] = {"program": _shown(words)}
     try:
         status, printed, errors = run_within(words, DEADLINE_S, MOST_BYTES)
-    except TooLongError as error:
-        what, fix = f": {error}, and was ended", "name a program that prints the secret alone"
-    except TimeoutError:
-        what = f" did not end within {DEADLINE_S:g} s, and was ended"
-        fix = "log in to the vault first: it gets no input here"
-    except OSError as error:
-        what = f" cannot be run: {error.strerror}"
-        fix = f"install {words[0]}, or write its whole path"
-    else:
-        said = (errors.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
-        what, stderr = f" ended with status {status}", f"  stderr {said[:SHOWN]}\n"
-        fix = "run it yourself until it prints the secret"
         if not status:
-            try:
-                return printed.decode()
-            except UnicodeDecodeError:
-                what, stderr, fix = " printed no text in UTF-8", "", ""
-    fix = f"\n{stderr}  fix    {fix}" if fix else ""
-    raise UsageError(f"`{_shown(words)}`{what}. Nothing was contacted.{fix}")
+            return printed.decode()
+        said = (errors.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
+        row, more["status"], more["said"] = "program-fails", status, said[:SHOWN]
+    except TooLongError as error:
+        row, more["error"] = "program-floods", error
+    except TimeoutError:
+        row, more["deadline"] = "program-hangs", f"{DEADLINE_S:g}"
+    except OSError as error:
+        row, more["error"], more["file"] = "program-absent", error.strerror, words[0]
+    except UnicodeDecodeError:
+        row = "program-bytes"
+    raise UsageError(fault_text(__file__, row, **more))

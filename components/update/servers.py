@@ -237,8 +237,8 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
         more, names = (len(kept) - 1) // 2, ", ".join(gone)
         words = {"count": len(had), "kept": len(kept), "more": more}
         said.append(fault_text(__file__, "leaves", names=names, **words))
-    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
-    known = [(step, was) for step in nodes if (was := applied.stdin(step.name))]
+    installs = plan.kubernetes.installs
+    known = [(step, was) for step in installs if (was := applied.stdin(step.name))]
     changed = [step for step, was in known if not matches(config_of(step.desired), config_of(was))]
     if changed:
         names = ", ".join(step.endpoint.device for step in changed)

@@ -101,11 +101,16 @@ class KubernetesPlan:
     """Replaces the steps of servers and agents if a plane has one step for all nodes."""
 
     @property
+    def installs(self) -> tuple[RemoteStep, ...]:
+        """The install steps of all nodes, servers first."""
+        return (*self.servers, *self.agents)
+
+    @property
     def own_nodes(self) -> tuple[str, ...]:
         """The names of all nodes that this plan makes; empty for an existing cluster."""
         if self.playbooks is not None:
             return tuple(end.device for end in self.playbooks.endpoints)
-        return tuple(map(node_in, (*self.servers, *self.agents)))
+        return tuple(map(node_in, self.installs))
 
     @property
     def watched(self) -> tuple[Watched, ...]:
