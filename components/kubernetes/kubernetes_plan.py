@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from components.core.errors import Bug
-from components.kubernetes.kubespray.wanted import (
-    STEP,
-    Node,
-    Request,
-    Source,
-    Wanted,
-    owned_settings,
-)
+from components.kubernetes.kubespray import wanted as kubespray
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
 from components.kubernetes.planes.k3s import plan_k3s
@@ -35,7 +28,7 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     first = spec.servers[0]
     request = plan_request(spec, stack)
     step = RemoteStep(
-        name=STEP,
+        name=kubespray.STEP,
         endpoint=host_endpoint(first),
         dialect="device",
         desired=request.render(),
@@ -56,26 +49,28 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     )
 
 
-def plan_request(spec: ClusterSpec, stack: str) -> Request:
+def plan_request(spec: ClusterSpec, stack: str) -> kubespray.Request:
     """Plan the request of the step."""
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
     tree = plane.source
-    source = Source("path", tree.path) if tree.path is not None else Source("git", tree.git or "")
-    if tree.path is None and tree.archive is not None:
-        source = Source("archive", tree.archive)
-    nodes = {host.node: Node("control_plane", host.address) for host in spec.servers}
-    nodes |= {host.node: Node("worker", host.address) for host in spec.workers}
-    wanted = Wanted(
+    source = kubespray.Source("git", tree.git or "")
+    if tree.path is not None:
+        source = kubespray.Source("path", tree.path)
+    elif tree.archive is not None:
+        source = kubespray.Source("archive", tree.archive)
+    nodes = {host.node: kubespray.Node("control_plane", host.address) for host in spec.servers}
+    nodes |= {host.node: kubespray.Node("worker", host.address) for host in spec.workers}
+    wanted = kubespray.Wanted(
         release=tree.release,
         pin=tree.pin,
         version=plane.version,
         nodes=nodes,
-        settings={**plane.extra_vars, **owned_settings(spec)},
+        settings={**plane.extra_vars, **kubespray.owned_settings(spec)},
         order=tuple(host.node for host in spec.servers),
     )
-    return Request(
+    return kubespray.Request(
         stack=stack,
         wanted=wanted,
         source=source,
@@ -96,8 +91,7 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
 def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan | None:
     """Plan the control plane of the site; None for a site without Kubernetes.
 
-    `stack` names the folder on the hosts that records what this stack installed; by default it is
-    the cluster's name. An existing cluster gets no step.
+    `stack`, else the cluster's name, names the folder on the hosts that records what it installed.
     """
     plane, stack = spec.kubernetes, stack or spec.name
     if plane is None:

@@ -84,10 +84,7 @@ def outlives(manifest: Manifest, *, foreign: bool) -> bool:
 
 
 def make_manifest(owner: str, body: Body, group: int) -> Manifest:
-    """Make the manifest of an object that we own completely.
-
-    `owner` is its component, for example `multus`; `group` is its place in the order.
-    """
+    """Make the manifest of an object that we own completely; `owner` is one like `multus`."""
     name, kind = name_of(body), str(body["kind"])
     if kind in _SETTLED and (kind != "ClusterRole" or _FROM_OTHERS in body):
         body = _annotated(body, {WAIT_FOR: _SETTLED[kind], **annotations_of(body)})
@@ -102,15 +99,11 @@ def repaired(body: Body, note: str) -> Body:
 
 def annotations_of(body: Body) -> Body:
     """The annotations of an object, possibly empty."""
-    metadata = body.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    return {**map_at(body, "metadata", "annotations")}
 
 
 def _annotated(body: Body, annotations: Body) -> Body:
-    metadata = body["metadata"]
-    found = metadata if isinstance(metadata, dict) else {}
-    return {**body, "metadata": {**found, "annotations": annotations}}
+    return {**body, "metadata": {**map_at(body, "metadata"), "annotations": annotations}}
 
 
 def map_at(owner: object, *path: str) -> Mapping[str, Any]:
@@ -163,10 +156,7 @@ def with_image(body: Body, image: str) -> Body:
 
 
 def pulling(spec: ClusterSpec, body: Body) -> Body:
-    """The same object, whose pods pull with the registry's login if the site has one.
-
-    The login is a Secret of their namespace: `login_manifests` makes it.
-    """
+    """The same object, whose pods pull with the Secret of `login_manifests`, if there is one."""
     registry = spec.sources.registry
     if registry is None or registry.login is None:
         return body

@@ -93,9 +93,8 @@ def apply_manifests(
         # The provider's type token: `kubernetes:core/v1:ConfigMap`, `kubernetes:apps/v1:DaemonSet`.
         version = manifest.api_version
         version = version if "/" in version else f"core/{version}"
-        own = access.options(manifest.resource_name, opts)
-        token = f"kubernetes:{version}:{manifest.kind}"
-        current.append(pulumi.CustomResource(token, manifest.resource_name, properties, own))
+        token, own = f"kubernetes:{version}:{manifest.kind}", manifest.resource_name
+        current.append(pulumi.CustomResource(token, own, properties, access.options(own, opts)))
     return current
 
 
@@ -112,10 +111,7 @@ def access_environment(cluster: ClusterRef, remote: Remote) -> dict[str, pulumi.
 def ask_before_deletion(
     cluster: ClusterRef, stack: str, remote: Remote, opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
-    """The step that asks the API before the engine deletes the first object.
-
-    `opts` depends on all objects, so the engine deletes the step before them.
-    """
+    """The step that asks the API before a deletion: `opts` depends on all objects."""
     call = LocalCall(
         STEP,
         KEEP,

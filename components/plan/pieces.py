@@ -35,9 +35,8 @@ class Piece:
     parts: tuple[Part, ...]
     """The parts of the plan that it sets up, for its own devices."""
     switches: tuple[str, ...]
-    """Names of its switches, in the order of the file."""
+    """Names of its switches and hosts, in the order of the file."""
     hosts: tuple[str, ...]
-    """Names of its hosts, in the order of the file."""
     wave: int
     """Pieces of one wave can be updated at the same time; counted from 0."""
     after: tuple[str, ...]

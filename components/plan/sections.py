@@ -100,8 +100,7 @@ def list_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of a plan in a possible update order.
 
-    `scripts` prints complete scripts, commands and objects; `lines` every line of a switch, instead
-    of one for all equal ports.
+    `scripts` prints scripts and objects whole; `lines` prints every line of equal ports.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     found: list[Section] = []
@@ -328,11 +327,9 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes
         bodies = probe.job.objects if probe.job else ()
-        lines = [" ".join(probe.command)]
-        if scripts:
-            lines += [line for body in bodies for line in ("---", yaml_of(body))]
-        elif bodies:
-            lines.append(f"# objects: {', '.join(str(body['kind']) for body in bodies)}")
+        named = [f"# objects: {', '.join(str(body['kind']) for body in bodies)}"] if bodies else []
+        whole = (line for body in bodies for line in ("---", yaml_of(body)))
+        lines = [" ".join(probe.command), *(whole if scripts else named)]
         place = f" on {', '.join(nodes)}" if nodes else ""
         heading = f"Probe {probe.probe.name}{place}"
         yield Section("acceptance", heading, tuple(lines), frozenset(nodes))
@@ -349,11 +346,9 @@ def _destroy(plan: ClusterPlan) -> Iterator[Section]:
     for name, host in left.hosts.items():
         if host.stays:
             lines.append(f"# stays on {name}, if it came with the stack: {'; '.join(host.stays)}")
-        if host.until_restart:
-            waits = "; ".join(host.until_restart)
-            lines.append(
-                f"# put back on {name} for its next start, and in force until then: {waits}"
-            )
+        if waits := "; ".join(host.until_restart):
+            words = f"# put back on {name} for its next start, and in force until then"
+            lines.append(f"{words}: {waits}")
     if left.cluster:
         lines.append(f"# stays in the cluster, where others may use it: {', '.join(left.cluster)}")
     lines += [f"# {step}: {reason}" for step, reason in left.steps.items()]

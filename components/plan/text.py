@@ -35,12 +35,10 @@ class Choice:
     scripts: bool = False
     """Print complete scripts, commands and objects, instead of their names and sizes."""
 
-    def of(self, sections: Iterable[Section]) -> Iterator[Section]:
-        """Yield the selected sections."""
-        for section in sections:
-            of_device = self.device is None or self.device in section.devices
-            if of_device and self.stage in (None, section.stage):
-                yield section
+    def takes(self, section: Section) -> bool:
+        """Whether a section is selected."""
+        of_device = self.device is None or self.device in section.devices
+        return of_device and self.stage in (None, section.stage)
 
 
 def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts: bool) -> Choice:
@@ -73,7 +71,7 @@ def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
     if plan.foreign_fabric:
         foreign = Section("fabric", "Switches outside Railyard", plan.foreign_fabric)
         sections = (foreign, *sections)
-    for section in _shorten(choice.of(sections)):
+    for section in _shorten(filter(choice.takes, sections)):
         lines += (f"\n## {section.heading}", *section.lines, *section.tail)
     return "\n".join(lines) + "\n"
 

@@ -178,8 +178,7 @@ def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
 def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
     """Return the items of a plan by resource name.
 
-    `with_limits` includes acceptance limits and the name of each secret that a step sends. A
-    recorded state has only a digest of the limits and the value of the secret.
+    `with_limits` includes acceptance limits and names of sent secrets, which no state has.
     """
     found = dict(_items_of_apis(plan))
     for switch in plan.switches:

@@ -11,6 +11,7 @@ from typing import Final
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.core.errors import DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
+from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, Watched, asked_of_step
 from components.fabric.device import observe_switch
@@ -29,8 +30,6 @@ from components.update.seen import Facts, Seen
 
 AT_ONCE: Final = 32
 """Sessions open at once; a device's deadline starts when its session does."""
-
-
 Beside = Callable[[Endpoint, HostSession], Awaitable[None]]
 """A further question to a host over the open connection."""
 ReadSwitch = Callable[[Endpoint, str, SwitchState, Mapping[str, str]], SwitchState]
@@ -158,9 +157,6 @@ async def _host(
 def refusal_words(endpoint: Endpoint, stderr: str, status: int) -> str:
     """Explain why a reading script failed."""
     if "sudo" in stderr and "password" in stderr:
-        return (
-            f"{endpoint.where} wants a password for sudo. Name it as ssh.sudo_password, or add as"
-            f" root, with visudo:\n          {endpoint.user} ALL=(root) NOPASSWD: ALL"
-        )
+        return fault_text(__file__, "sudo", where=endpoint.where, user=endpoint.user)
     last = stderr.strip().splitlines()[-1:] or ["no error text"]
     return f"{endpoint.where}: observing ended with status {status}: {last[0]}"

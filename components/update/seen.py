@@ -28,7 +28,6 @@ class Seen:
     """Facts by switch, or by the device of a watched step."""
     cloud: CloudFacts = field(default_factory=dict[str, Item | Gone | Unreachable])
     """Facts of each cloud object, by its step."""
-
     cluster: ClusterLook | Unreachable | None = None
     """Live state of applied Kubernetes objects; None if it was not read."""
     repairs: Mapping[str, str] = field(default_factory=dict[str, str])

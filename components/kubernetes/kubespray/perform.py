@@ -133,11 +133,7 @@ class Player:
     """Descriptor of the lock: a running playbook holds it too, even if our process is killed."""
 
     def unknown(self, run: PlaybookRun, nodes: Iterable[str]) -> tuple[str, ...]:
-        """The nodes outside a limited run whose facts are not cached here.
-
-        Roles read their addresses from the facts; kubespray's page on nodes asks for `facts.yml`
-        then.
-        """
+        """The nodes outside a limited run whose facts are not cached here: roles read them."""
         if not run.limit:
             return ()
         files = self.keeper.facts.iterdir() if self.keeper.facts.is_dir() else ()
@@ -145,11 +141,7 @@ class Player:
         return tuple(sorted({*nodes} - {*run.limit} - known))
 
     def play(self, run: PlaybookRun, secrets: Path) -> None:
-        """Run one playbook to its end.
-
-        Raises:
-            DeviceError: It failed; the text contains its last words and the path of the log.
-        """
+        """Run one playbook to its end; a DeviceError has its last words and the path of its log."""
         command = [*self._command("ansible-playbook", secrets), "--become"]
         command += ["--limit", ",".join(run.limit)] if run.limit else []
         command += ["--flush-cache"] if run.playbook in _WHOLE and not run.limit else []
@@ -418,10 +410,7 @@ def run_kubespray_reset(text: str, environ: Mapping[str, str]) -> str:
 def kubespray_changes(
     kubernetes: KubernetesPlan | None, recorded: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The playbooks that an update would run, in words; and the refusals.
-
-    `recorded` is the output of the step's last run, from the stack's state.
-    """
+    """The playbooks of an update, and the refusals; `recorded` is the step's last output."""
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()
     request = parse_request(kubernetes.playbooks.step.desired)
@@ -430,10 +419,8 @@ def kubespray_changes(
     decision = decide_on(state, request)
     edited = edited_inventory(keeper, state)
     refused = (*decision.refused, *([edited] if edited else []))
-    words = [f"kubespray: {run.words}" for run in decision.runs]
-    if words:
-        if state.under_way is not None:
-            begun = f"kubespray: the last run ended in the middle of {state.under_way.words}"
-            words.insert(0, begun)
-        words.append(f"kubespray: it may take hours; follow it with `tail -f {keeper.log}`")
-    return tuple(words), refused
+    words = [run.words for run in decision.runs]
+    if words and state.under_way is not None:
+        words.insert(0, f"the last run ended in the middle of {state.under_way.words}")
+    words += [f"it may take hours; follow it with `tail -f {keeper.log}`"] if words else []
+    return tuple(f"kubespray: {each}" for each in words), refused

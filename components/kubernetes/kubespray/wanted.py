@@ -187,10 +187,7 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
 
 
 def pod_overhead_bytes(spec: ClusterSpec) -> int:
-    """Bytes that Calico adds to a pod's packet on its way to another node.
-
-    If `extra_vars` do not set it, kubespray's Calico uses VXLAN between all nodes.
-    """
+    """Bytes that Calico adds to a pod's packet to another node; by default kubespray's is VXLAN."""
     said = spec.kubespray.extra_vars if spec.kubespray else {}
     if said.get("calico_vxlan_mode", "Always") != "Never":
         return _VXLAN_BYTES

@@ -99,10 +99,7 @@ class FieldDrift:
 
 
 def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
-    """The fields in which an object differs from the wanted one; empty if it matches.
-
-    Fields that `want` does not set are not compared; `live` is None if the object does not exist.
-    """
+    """The fields of `want` in which an object differs; `live` is None if it does not exist."""
     if live is None:
         return (FieldDrift("", ABSENT, THERE),)
     leaving = map_at(live, "metadata").get("deletionTimestamp")
@@ -134,10 +131,8 @@ def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
 
 def _walk(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
     # The API server leaves out what means the same as an absent field.
-    if want is False:
-        empty = path[-1] not in _NO_DEFAULT
-    else:
-        empty = want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)
+    empty = want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)
+    empty = path[-1] not in _NO_DEFAULT if want is False else empty
     if (live is None and empty) or (want == "" and path[-1] in _FILLED):
         return
     if isinstance(want, dict) and (isinstance(live, dict) or (want and live is None)):
@@ -270,14 +265,9 @@ def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:
 
 def _spell(path: Path) -> str:
     """`spec.containers[multus].image`; a key with dots in quotes."""
-    parts: list[str] = []
-    for step in path:
-        if step.startswith("["):
-            parts.append(step)
-        else:
-            name = f'"{step}"' if "." in step else step
-            parts.append(f".{name}" if parts else name)
-    return "".join(parts)
+    named = (f'."{step}"' if "." in step else f".{step}" for step in path)
+    parts = (step if step[:1] == "[" else name for step, name in zip(path, named, strict=True))
+    return "".join(parts).removeprefix(".")
 
 
 def _shown(value: JsonValue) -> str:

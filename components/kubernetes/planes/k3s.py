@@ -125,10 +125,7 @@ def k3s_plane(spec: ClusterSpec) -> K3sPlane:
 
 
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: that of two balancers, or the one's SSH address.
-
-    Without a balancer it is the first server's.
-    """
+    """Address of the API for users: of two balancers, the one's SSH address, else a server's."""
     plane = k3s_plane(spec)
     if plane.virtual_address is not None:
         address = str(plane.virtual_address.address)

@@ -88,10 +88,7 @@ def script_text(name: str) -> str:
 
 
 def file_text(name: str, /, **words: object) -> str:
-    """One file of `scripts/`, its `$words` filled in; without words it stays as it is.
-
-    Lines that become empty are left out.
-    """
+    """One file of `scripts/`; with `$words` filled in, lines that become empty are left out."""
     if not words:
         return _file(name)
     lines = Template(_file(name)).substitute(words).splitlines()
