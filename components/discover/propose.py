@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Interface, IPv4Network
-from typing import Final
+from typing import Final, TypeAlias
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
@@ -26,6 +26,8 @@ from components.hosts.look import (
 )
 from components.reading.wording import show_value
 
+Keys: TypeAlias = Mapping[str, Json]
+"""A mapping of the file, or a part of one."""
 _KNOWN: Final[Mapping[str, CardName]] = {
     device: card.name
     for card in CARDS.values()
@@ -75,12 +77,10 @@ class Proposal:
     pairs: tuple[Pair, ...] = ()
     rails: Mapping[str, str] = field(default_factory=dict[str, str])
     """PCI address to rail, for each card that the file has or will get."""
-    card_keys: Mapping[int, Mapping[str, Json]] = field(
-        default_factory=dict[int, Mapping[str, Json]]
-    )
+    card_keys: Mapping[int, Keys] = field(default_factory=dict[int, Keys])
     """Number of a card in the file to the keys that it lacks there."""
-    new_cards: tuple[Mapping[str, Json], ...] = ()
-    host_keys: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    new_cards: tuple[Keys, ...] = ()
+    host_keys: Keys = field(default_factory=dict[str, Json])
     differences: tuple[Finding, ...] = ()
     """Values of the file that the host contradicts."""
     notes: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ class Proposal:
         return bool(self.host_keys or self.new_cards or any(self.card_keys.values()))
 
 
-def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
+def propose(host: Keys, path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
     """Compare a host's entry with its hardware; raise UsageError if `nics` is no list of cards."""
-    cards, written = host.get("nics", []), list[Mapping[str, Json]](_mappings(host.get("nics", [])))
+    cards, written = host.get("nics", []), list[Keys](_mappings(host.get("nics", [])))
     if not isinstance(cards, list) or len(written) != len(cards):
         place = render_path((*path, "nics"))
         raise UsageError(fault_text(__file__, "not-cards", place=place))
@@ -134,21 +134,19 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
     )
 
 
-def _pci(card: Mapping[str, Json], look: HostLook) -> str:
+def _pci(card: Keys, look: HostLook) -> str:
     """Return a card's address: the written one if it exists, else that of the card's name."""
     pci = str(card.get("pci", "")).lower()
     return pci if look.card(pci) is not None else _named(card, look) or pci
 
 
-def _named(card: Mapping[str, Json], look: HostLook) -> str:
+def _named(card: Keys, look: HostLook) -> str:
     """Return the address of the card with the written card's device name; empty without one."""
     name = card.get("netdev")
     return next((each.pci for each in look.cards if each.netdev and each.netdev == name), "")
 
 
-def _without_taken(
-    card: Mapping[str, Json], values: Mapping[str, Json], written: Sequence[Mapping[str, Json]]
-) -> Mapping[str, Json]:
+def _without_taken(card: Keys, values: Keys, written: Sequence[Keys]) -> Keys:
     """Return the values found for a card, without GPUs that the file gives to other cards."""
     own = values.get("gpu_pci")
     if "gpu_pci" in card or not isinstance(own, list):
@@ -181,10 +179,7 @@ def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]
 
 
 def _compare_cards(
-    written: Sequence[Mapping[str, Json]],
-    path: SpecPath,
-    look: HostLook,
-    found: Mapping[str, Mapping[str, Json]],
+    written: Sequence[Keys], path: SpecPath, look: HostLook, found: Mapping[str, Keys]
 ) -> tuple[dict[int, dict[str, Json]], list[Finding]]:
     keys: dict[int, dict[str, Json]] = {}
     differences: list[Finding] = []
@@ -273,7 +268,7 @@ class ChosenRails:
     notes: tuple[str, ...]
 
 
-def site_rails(site: Mapping[str, Json]) -> SiteRails:
+def site_rails(site: Keys) -> SiteRails:
     """Read the rails of a file; `railyard check` reports malformed ones."""
     rails = [rail for rail in _mappings(site.get("rails")) if isinstance(rail.get("name"), str)]
     subnets: dict[str, IPv4Network] = {}
@@ -299,10 +294,7 @@ def _mappings(value: Json) -> Iterator[dict[str, Json]]:
 
 
 def choose_rails(
-    host: Mapping[str, Json],
-    written: Sequence[tuple[str, Mapping[str, Json]]],
-    look: HostLook,
-    site: SiteRails,
+    host: Keys, written: Sequence[tuple[str, Keys]], look: HostLook, site: SiteRails
 ) -> ChosenRails:
     """Give each Ethernet card a rail.
 
@@ -347,7 +339,7 @@ def choose_rails(
     return ChosenRails(rails, cabled, tuple(notes))
 
 
-def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:
+def _no_rail_card(host: Keys, card: CardFact, look: HostLook) -> str:
     """Return why a card cannot be on a rail; empty if it can."""
     ssh = host.get("ssh")
     own = {str(host.get("node_ip", ""))}
@@ -370,7 +362,7 @@ def _contradiction(rail: str, rails: Mapping[str, str]) -> str:
     return f"that is {rail}, which {holder} has" if holder is not None else ""
 
 
-def _cabled(host: Mapping[str, Json], card: CardFact, site: SiteRails) -> tuple[str, str] | None:
+def _cabled(host: Keys, card: CardFact, site: SiteRails) -> tuple[str, str] | None:
     for port in card.switch_ports:
         for name in (port, _PREFIX.sub("", port)):
             target = site.ports.get((card.switch.partition(".")[0], name), "")

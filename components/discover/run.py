@@ -12,7 +12,7 @@ from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, finding_json, render_path, rows_of
 from components.core.templates import fault_text
-from components.discover.propose import Proposal, card_name, propose, site_rails
+from components.discover.propose import Keys, Proposal, card_name, propose, site_rails
 from components.discover.site_file import (
     SiteFile,
     Target,
@@ -219,7 +219,7 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
 
 def _texts(file: SiteFile, found: Sequence[Found]) -> str:
     known = [each.proposal for each in found if not each.target.is_new and each.proposal.changes]
-    new: list[Mapping[str, Json]] = []
+    new: list[Keys] = []
     for each in (each for each in found if each.target.is_new):
         cards: list[Json] = [dict(card) for card in each.proposal.new_cards]
         keys = {**each.target.host, **each.proposal.host_keys}

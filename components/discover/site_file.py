@@ -18,7 +18,7 @@ from components.core.errors import SpecError, UsageError
 from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath, render_path
 from components.core.templates import fault_text
-from components.discover.propose import Proposal
+from components.discover.propose import Keys, Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.model.reach import how_to_pin
 from components.model.sources import JumpError, JumpHost, with_way
@@ -32,7 +32,7 @@ from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
 _JUMPS: Final = TypeAdapter(tuple[JumpHost, ...])
-Addition: TypeAlias = "tuple[SpecPath, Mapping[str, Json] | Sequence[Mapping[str, Json]]]"
+Addition: TypeAlias = tuple[SpecPath, Keys | Sequence[Keys]]
 """A place in the site as written, with keys for its mapping or entries for its list."""
 _NAMES: Final[TypeAdapter[tuple[str, ...]]] = TypeAdapter(JumpNames)
 _ADDRESS: Final = re.compile(
@@ -52,7 +52,7 @@ class SiteFile:
     text: str
     prefix: tuple[str, ...]
     """Path to the site: empty, or `config: railyard:cluster:` in a stack file."""
-    site: Mapping[str, Json]
+    site: Keys
     """The site, with each range split into single ports and hosts."""
     lines: Lines
     stack: str | None
@@ -60,7 +60,7 @@ class SiteFile:
     written: Json = None
     """The entries of `hosts` as written."""
 
-    def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
+    def hosts(self) -> Iterator[tuple[SpecPath, Keys]]:
         """Each host's entry and its place."""
         entries = self.site.get("hosts")
         for number, host in enumerate(entries if isinstance(entries, list) else ()):
@@ -121,7 +121,7 @@ def read_site_file(path: Path) -> SiteFile:
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
 
-def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
+def ssh_of(host: Keys, where: str) -> Ssh:
     """Return the login of a host in the file; raise UsageError if its `ssh` is wrong."""
     try:
         return Ssh.model_validate(host.get("ssh"))
@@ -146,7 +146,7 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
 
 
 def write_proposals(
-    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]] = ()
+    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Keys] = ()
 ) -> str:
     """Return the file's text with the additions; raise UsageError if its layout allows none."""
     document, inserts = YamlText(file.text), list[Insert]()
@@ -204,7 +204,7 @@ class Target:
     endpoint: Endpoint
     path: SpecPath
     ssh: Ssh
-    host: Mapping[str, Json]
+    host: Keys
     """Its entry in the file; for a new host, the part known before the reading."""
     is_new: bool = False
 
@@ -238,12 +238,12 @@ def find_targets(
     return [*(known[number] for number in sorted(known)), *new.values()], errors
 
 
-def has_no_login(host: Mapping[str, Json]) -> bool:
+def has_no_login(host: Keys) -> bool:
     """Whether the file gives the host `login: none`."""
     return host.get("login") == "none"
 
 
-def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
+def _number_of(entries: Sequence[tuple[SpecPath, Keys]], word: str) -> int | None:
     """Find a host by its name or address; hosts with one address differ in their port."""
     parts = _ADDRESS.fullmatch(word)
     there: list[tuple[int, Json]] = []
@@ -260,7 +260,7 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
     return next((number for number, own in there if own == port), None)
 
 
-def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
+def _target(file: SiteFile, path: SpecPath, host: Keys) -> Target:
     if not host.get("name"):
         words = {"path": file.path, "line": file.line(path), "place": render_path(path)}
         raise UsageError(fault_text(__file__, "no-name", **words))

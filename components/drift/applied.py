@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -15,6 +15,7 @@ from components.remote.sending import read_records, split_parts
 INSTANCE_STEP: Final = "-await"
 """End of the name of the step that waits for a cloud instance and prints its facts."""
 
+Body: TypeAlias = dict[str, JsonValue]
 _ONE_EACH: Final = ("-tools", "-apply", "-exec")
 """Ends of step names; each device has at most one step with each end."""
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
@@ -41,13 +42,9 @@ class Applied:
     """The last applied steps, by resource name; empty on a new stack."""
 
     steps: Mapping[str, AppliedStep] = field(default_factory=dict[str, AppliedStep])
-    objects: Mapping[str, dict[str, JsonValue]] = field(
-        default_factory=dict[str, "dict[str, JsonValue]"], repr=False
-    )
+    objects: Mapping[str, Body] = field(default_factory=dict[str, Body], repr=False)
     """Kubernetes objects as the program requested them, without secrets."""
-    releases: Mapping[str, dict[str, JsonValue]] = field(
-        default_factory=dict[str, "dict[str, JsonValue]"], repr=False
-    )
+    releases: Mapping[str, Body] = field(default_factory=dict[str, Body], repr=False)
     """Helm releases: their names, namespaces and descriptions."""
     former: Mapping[str, str] = field(default_factory=dict[str, str])
     """Step to its old name in the state, if its device was renamed."""
@@ -137,16 +134,12 @@ def applied_from_outputs(outputs: object) -> Applied:
     """Read the answer of `readStackResourceOutputs`: URN to a resource's outputs."""
     if not isinstance(outputs, Mapping):
         return Applied()
-    steps: dict[str, AppliedStep] = {}
-    within: dict[str, str] = {}
-    objects: dict[str, dict[str, JsonValue]] = {}
-    releases: dict[str, dict[str, JsonValue]] = {}
+    steps, within = dict[str, AppliedStep](), dict[str, str]()
+    objects, releases = dict[str, Body](), dict[str, Body]()
     for urn, entry in cast("Mapping[str, object]", outputs).items():
-        if not isinstance(entry, Mapping):
-            continue
-        body = cast("Mapping[str, object]", entry)
+        body = cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else {}
         inner = body.get("outputs", body)
-        if not isinstance(inner, Mapping):
+        if not isinstance(inner, Mapping) or not isinstance(entry, Mapping):
             continue
         found = cast("Mapping[str, object]", inner)
         kind, _, name = urn.rpartition("::")
@@ -186,11 +179,7 @@ def _plain(value: object) -> JsonValue:
 def applied_from_export(text: str) -> Applied:
     """Read `pulumi stack export`, which `railyard drift` uses because it runs no engine."""
     document = cast("Mapping[str, Mapping[str, object]]", json.loads(text))
-    resources = document.get("deployment", {}).get("resources", [])
-    return applied_from_outputs(
-        {
-            cast("str", resource["urn"]): resource.get("outputs", {})
-            for resource in cast("list[Mapping[str, object]]", resources)
-            if "urn" in resource
-        }
-    )
+    found: object = document.get("deployment", {}).get("resources", [])
+    resources = cast("list[Mapping[str, object]]", found)
+    outputs = {each["urn"]: each.get("outputs", {}) for each in resources if "urn" in each}
+    return applied_from_outputs(outputs)

@@ -191,13 +191,9 @@ def login_manifests(
     """The Secret with which the pods of a namespace pull; empty without a login."""
     if registry_account(spec) is None:
         return ()
-    body: Body = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": PULL_SECRET, "namespace": namespace},
-        "type": "kubernetes.io/dockerconfigjson",
-        "data": {**LOGIN_DATA},
-    }
+    metadata: Body = {"name": PULL_SECRET, "namespace": namespace}
+    body: Body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    body |= {"type": "kubernetes.io/dockerconfigjson", "data": {**LOGIN_DATA}}
     return (make_manifest(f"{owner}-{namespace}", body, group),)
 
 

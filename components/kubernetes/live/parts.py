@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from components.catalogue.cluster_parts import (
-    TABLE,
-    ClusterPart,
-    Part,
-    Status,
-    part_of_image,
-    version_in,
-)
+from components.catalogue.cluster_parts import TABLE, Part, Status, part_of_image, version_in
 from components.catalogue.operator_versions import nri_works
 from components.core.problem import Finding
 from components.core.templates import finding_of
@@ -26,10 +19,7 @@ from components.kubernetes.live.why import state_of, troubles_of
 from components.kubernetes.manifest import Body, containers_in, list_at, map_at, name_of
 from components.model.kubernetes import Owner
 
-_WORKLOADS: Final = {
-    "DaemonSet": "/apis/apps/v1/daemonsets",
-    "Deployment": "/apis/apps/v1/deployments",
-}
+_WORKLOADS: Final = {kind: f"/apis/apps/v1/{kind.lower()}s" for kind in ("DaemonSet", "Deployment")}
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
@@ -196,14 +186,10 @@ def managers_of(body: Body) -> frozenset[str]:
 
 def _published(reader: Reader, body: Body) -> frozenset[str]:
     """The resources that a device plugin's configuration names."""
-    namespace = map_at(body, "metadata")["namespace"]
+    place = map_at(body, "metadata")["namespace"]
     volumes = list_at(body, "spec", "template", "spec", "volumes")
     maps: list[Body] = [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace},
-        }
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": place}}
         for each in volumes
         if (name := map_at(each, "configMap").get("name"))
     ]
@@ -231,12 +217,8 @@ def _json(text: str) -> object:
 def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:
     """Why a dry run refuses a pod: it goes through admission, and is never stored."""
     for namespace, spec in asked.pods:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"generateName": "railyard-look-", "namespace": namespace},
-            "spec": spec,
-        }
+        metadata = {"generateName": "railyard-look-", "namespace": namespace}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         answer = calls.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
         if answer.status == _REFUSED:
             yield namespace, answer.words
@@ -291,10 +273,8 @@ def _places(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
     """Report absent or closed nodes, and namespaces that do not take our pods."""
     absent = [name for name in asked.nodes if name not in look.nodes]
     if absent:
-        yield _finding(
-            "node-name",
-            f"no {', '.join(absent)}; there are {', '.join(sorted(look.nodes)) or 'none'}",
-        )
+        there = ", ".join(sorted(look.nodes)) or "none"
+        yield _finding("node-name", f"no {', '.join(absent)}; there are {there}")
     for name in (each for each in asked.nodes if each not in absent):
         for trouble in troubles_of(look.nodes[name], asked.tolerations):
             yield _finding("node-closed", trouble.words(name))
@@ -315,9 +295,8 @@ def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
         yield _finding("runtime-nri", actual)
     attaches = asked.attachments or any(part == "attachments" for part, _ in asked.objects)
     if attaches and look.cilium.get("cni-exclusive") == "true":
-        yield _finding(
-            "cilium-exclusive", "cni-exclusive is true in ConfigMap kube-system/cilium-config"
-        )
+        actual = "cni-exclusive is true in ConfigMap kube-system/cilium-config"
+        yield _finding("cilium-exclusive", actual)
     for namespace in dict.fromkeys((asked.namespace, *(name for name, _ in asked.pods))):
         if label := look.meshed.get(namespace):
             actual, key = f"the namespace has the label {label}", label.partition("=")[0]
@@ -369,8 +348,8 @@ def _taken_over(
         and not _by_us(managers_of(live))
     ]
     if names:
-        cause = "there" if part else "object-there"
-        yield _finding(cause, ", ".join(names), part=part, title=title)
+        row = "there" if part else "object-there"
+        yield _finding(row, ", ".join(names), part=part, title=title)
 
 
 def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
@@ -394,13 +373,14 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
             words = {"part": part, "title": row.title, "version": own, "known": known}
             yield _finding("definition", actual, **words)
     for workload in workloads:
-        yield from _one_of_theirs(row, part, workload)
-    yield from _policies(look, row, part)
+        yield from _one_of_theirs(part, workload)
+    yield from _policies(look, part)
     if row.publishes:
         yield from _resources(asked, look, part, workloads)
 
 
-def _one_of_theirs(row: ClusterPart, part: Part, workload: Workload) -> Iterator[Finding]:
+def _one_of_theirs(part: Part, workload: Workload) -> Iterator[Finding]:
+    row = TABLE[part]
     if workload.state:
         why = f" ({'; '.join(workload.why)})" if workload.why else ""
         actual = f"{workload.key}: {workload.state}{why}"
@@ -415,16 +395,15 @@ def _version(workload: Workload) -> str:
     return workload.image.rpartition("/")[2]
 
 
-def _policies(look: PartsLook, row: ClusterPart, part: Part) -> Iterator[Finding]:
-    if row.status is None:
+def _policies(look: PartsLook, part: Part) -> Iterator[Finding]:
+    if (status := TABLE[part].status) is None:
         return
-    policies = look.states.get(part, ())
+    policies, kind = look.states.get(part, ()), status.kind
     states = [(each, state_of(each)) for each in policies]
-    words = [f"{row.status.kind} {name_of(each)}: {state}" for each, state in states if state]
+    words = [f"{kind} {name_of(each)}: {state}" for each, state in states if state]
     if words or not policies:
-        kind = row.status.kind
         actual = "; ".join(words) or f"no {kind}"
-        yield _finding("policy", actual, part=part, title=row.title, kind=kind)
+        yield _finding("policy", actual, part=part, title=TABLE[part].title, kind=kind)
 
 
 def _resources(

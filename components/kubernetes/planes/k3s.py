@@ -162,13 +162,9 @@ def _watched(step: RemoteStep) -> Watched:
 
 
 def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
-    kubernetes = k3s_plane(spec)
-    lines = {
-        "role": "server" if host.role == "control_plane" else "agent",
-        "node": host.node,
-        "stack": stack,
-        "version": kubernetes.version,
-    }
+    kubernetes, serves = k3s_plane(spec), host.role == "control_plane"
+    lines = {"role": "server" if serves else "agent", "node": host.node, "stack": stack}
+    lines["version"] = kubernetes.version
     # The files of K3s for the node's processor, each with its checksum.
     source, architecture = k3s_source(spec), spec.settings_of(host).architecture
     keys = {each: each for each in ("install_script", "selinux_policy")}
@@ -178,7 +174,6 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         checksum: str | None = getattr(source, f"{key}_sha256")
         if place is not None:
             lines |= {line: place, f"{line}_sha256": checksum or UNPINNED}
-    serves = host.role == "control_plane"
     if serves and len(spec.servers) > 1:
         others = [each.address for each in spec.servers if each != host]
         lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
@@ -188,8 +183,7 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     lines |= {f"{SECRETS}.{name}": "kept" for name in secrets}
     if serves and kubernetes.reset == "allow":
         lines["reset"] = "allow"
-    unit = "k3s" if lines["role"] == "server" else "k3s-agent"
-    lines[f"{unit}.service"] = "enabled/active"
+    lines["k3s.service" if serves else "k3s-agent.service"] = "enabled/active"
     lines |= numbered_lines("config.yaml", render_config(spec, host))
     lines |= numbered_lines("registries.yaml", render_registries(spec))
     if (registry := spec.sources.registry) is not None and registry.ca is not None:
@@ -201,11 +195,8 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
 
 def render_config(spec: ClusterSpec, host: Host) -> str:
     """`/etc/rancher/k3s/config.yaml` of one node, keys sorted."""
-    lines = {
-        "node-ip": f'"{host.address}"',
-        "node-name": f'"{host.node}"',
-        "token-file": f'"{TOKEN_FILE}"',
-    }
+    lines = {"node-ip": f'"{host.address}"', "node-name": f'"{host.node}"'}
+    lines["token-file"] = f'"{TOKEN_FILE}"'
     if spec.sources.registry is not None:
         lines["disable-default-registry-endpoint"] = "true"  # never pull an image from elsewhere
     if host.role == "control_plane":
@@ -226,12 +217,9 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
 def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     kubernetes = k3s_plane(spec)
     shared = kubernetes.virtual_address
-    names = {
-        name
-        for end in (*spec.servers, *spec.balancers)
-        for name in (end.name, end.address, end.way.address)
-    }
-    names |= {str(shared.address)} if shared else set()
+    names = {str(shared.address)} if shared else set[str]()
+    for end in (*spec.servers, *spec.balancers):
+        names |= {end.name, end.address, end.way.address}
     lines = {
         "cluster-cidr": f'"{kubernetes.pod_cidr}"',
         "disable": "[" + ", ".join(DISABLED) + "]",
