@@ -307,9 +307,8 @@ def choose_rails(
     `written` has the host's cards in the file, each with its PCI address; empty if it is unknown.
     """
     of_cards = {pci or f"nics[{number}]": card for number, (pci, card) in enumerate(written)}
-    rails = {
-        pci: rail for pci, card in of_cards.items() if isinstance(rail := card.get("rail"), str)
-    }
+    written_rails = ((pci, card.get("rail")) for pci, card in of_cards.items())
+    rails = {pci: rail for pci, rail in written_rails if isinstance(rail, str)}
     cabled = {card.pci: found for card in look.cards if (found := _cabled(host, card, site))}
     notes: list[str] = []
     left: list[CardFact] = []

@@ -195,9 +195,8 @@ def _node_edit(
 
 def _plain(spec: ClusterSpec, asked: Rename) -> str:
     """Render a site as text with the old name, without the keys about renaming."""
-    site = spec.model_dump(
-        mode="json", exclude={"renamed": True, "hosts": {"__all__": {"node_name"}}}
-    )
+    left_out = {"renamed": True, "hosts": {"__all__": {"node_name"}}}
+    site = spec.model_dump(mode="json", exclude=left_out)
     return re.sub(rf'"{re.escape(asked.new)}(?=["/:])', f'"{asked.old}', json.dumps(site))
 
 

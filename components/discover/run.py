@@ -170,10 +170,9 @@ def compare(
     looks: Sequence[HostLook | DeviceError],
     errors: Sequence[RailyardError],
 ) -> tuple[Report, str]:
-    """Compare the file with the hosts' hardware.
+    """Compare the file with the hosts' hardware, and return its text with the additions.
 
-    A host that failed, or whose entry cannot be written, does not stop the others. The second value
-    is the file's text with the additions.
+    A host that failed, or whose entry cannot be written, does not stop the others.
     """
     failed = list(errors)
     found: list[Found] = []

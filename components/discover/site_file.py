@@ -68,10 +68,7 @@ class SiteFile:
                 yield ("hosts", number), host
 
     def entry(self, path: SpecPath) -> tuple[SpecPath, bool]:
-        """Return the place of a host's entry as written, and whether it has no template or range.
-
-        For a host that the file does not have yet, it is the place at which it will be written.
-        """
+        """Return where a host's entry is or will be written, and whether no host shares it."""
         spot = self.lines.spot(path)
         place = spot.path[:2] if spot and spot.path else path
         entries = self.written if isinstance(self.written, list) else []
@@ -212,10 +209,9 @@ class Target:
 def find_targets(
     file: SiteFile, asked: Sequence[str], host_key: str | None, user: str
 ) -> tuple[list[Target], list[UsageError]]:
-    """Find the requested hosts once each, in file order, with new ones last.
+    """Find the asked hosts, or all, once each, in file order, with new ones last.
 
-    Without names or addresses these are all hosts of the file. `host_key` and `user` are those of
-    the only host that the file does not have yet.
+    `host_key` and `user` are those of the only host that the file does not have yet.
     """
     hosts = file.site.get("hosts", [])
     listed = isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)

@@ -33,14 +33,9 @@ from components.preview.items import (
 from components.preview.report import Preview
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
+from components.update import servers
 from components.update.refusals import host_departures, known_hosts
 from components.update.seen import Facts, Seen, Situation
-from components.update.servers import (
-    choose_upgrades,
-    describe_upgrades,
-    judge_upgrades,
-    node_versions,
-)
 
 NOT_READ = "Nothing was read from devices: drift is not known."
 PROVEN_AGAIN = "Acceptance proves the path again after the update."
@@ -133,9 +128,10 @@ def _predicted(
 ) -> Preview:
     """Predict interruptions, reboots and upgrades from these assumed present states."""
     seen = Seen()
-    chosen = choose_upgrades(plan, applied, seen, ())
-    refused = tuple(map(render_finding, judge_upgrades(Situation(spec, plan, applied))))
-    upgrades = refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
+    chosen = servers.choose_upgrades(plan, applied, seen, ())
+    refused = tuple(map(render_finding, servers.judge_upgrades(Situation(spec, plan, applied))))
+    versions = servers.node_versions(plan, applied, seen)
+    upgrades = refused or servers.describe_upgrades(chosen, versions)
     devices = (*(switch.name for switch in plan.switches), *(host.name for host in plan.hosts))
     new = ", ".join(name for name in devices if name not in facts)
     first = f"Never applied: {new}. The impact of a first update there is unknown."

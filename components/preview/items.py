@@ -159,10 +159,7 @@ class Change:
 
 
 def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tuple[Change, ...]:
-    """Compare two sets of items; the steps of one device form one change.
-
-    The wanted texts may contain placeholders for facts of cloud instances.
-    """
+    """Compare items; the steps of one device form one change. Texts may have placeholders."""
     found: dict[tuple[Kind, str], list[Moved]] = {}
     for name in dict.fromkeys((*after, *before)):
         old, new = before.get(name), after.get(name)
@@ -339,11 +336,8 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
 
 
 def _objects(steps: list[Inputs], edited: AbstractSet[str]) -> Iterator[str]:
-    """Yield cluster objects that drifted or are gone, without those that the file edits.
-
-    After a refresh, the old state is the live one and the new state the wanted one.
-    """
-    for step in steps:
+    """Yield cluster objects that drifted or are gone, without those that the file edits."""
+    for step in steps:  # after a refresh, the old state is the live one, the new one the wanted one
         urn, name = str(step["urn"]), _name(step)
         if step.get("op") in _QUIET or "$kubernetes:" not in urn or name in edited:
             continue
@@ -356,11 +350,9 @@ def _objects(steps: list[Inputs], edited: AbstractSet[str]) -> Iterator[str]:
         for change in compare_items(before, after):
             if change.verb == "add":
                 yield f"{change.subject}: it is gone, and made again"
-                continue
-            yield from (
-                f"{change.subject}: {each.setting}: {each.old} -> {each.new}"
-                for each in change.settings
-            )
+            else:
+                moved = (f"{each.setting}: {each.old} -> {each.new}" for each in change.settings)
+                yield from (f"{change.subject}: {words}" for words in moved)
 
 
 def _name(step: Inputs) -> str:

@@ -83,10 +83,7 @@ def render_text(preview: Preview) -> str:
 
 
 def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
-    """Render the preview as a comment; it counts parts that do not fit, and cuts none in half.
-
-    Each text from outside gets its own code span or code block.
-    """
+    """Render the preview as a comment, in whole parts; texts from outside are code."""
     head = [MARKER, f"### Railyard preview of {code_span(preview.stack)}", ""]
     head += [code_span(preview.basis), ""]
     head += [f"> [!WARNING]\n> {code_span(alarm)}\n" for alarm in preview.alarms]

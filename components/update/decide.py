@@ -226,11 +226,9 @@ def judge_stranded(at: Situation) -> Iterator[Finding]:
         return
     first = plane.nodes[0].endpoint.device
     instances = at.plan.cloud.instances if at.plan.cloud else ()
-    machine = {
-        step for each in instances if each.name == first for step in (each.create, each.step)
-    }
+    lost = [step for each in instances if each.name == first for step in (each.create, each.step)]
     is_lost = any(
-        (drift.step in machine and drift.differences)
+        (drift.step in lost and drift.differences)
         or (drift.device == first and drift.unreachable is not None)
         for drift in at.drifts
     )

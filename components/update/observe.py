@@ -94,9 +94,7 @@ async def _observe_all(
             by_host.setdefault(end, []).append(look)
     slots = asyncio.Semaphore(AT_ONCE)
     async with jump_hosts(secrets) as jumps:
-        hosts = [
-            _host(end, each, secrets, jumps, slots, how.beside) for end, each in by_host.items()
-        ]
+        hosts = [_host(end, own, secrets, jumps, slots, how.beside) for end, own in by_host.items()]
         facts, found, cluster = await asyncio.gather(
             asyncio.gather(*switches), asyncio.gather(*hosts), asyncio.to_thread(read_cluster)
         )

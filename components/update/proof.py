@@ -96,10 +96,7 @@ def passed(applied: Applied) -> bool:
 
 
 def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> str:
-    """Return a note for the verdict if the engine deletes resources after acceptance, else empty.
-
-    `registered` are the names of all resources that this update keeps or makes.
-    """
+    """Return a note for the verdict if the engine deletes unregistered resources after it."""
     count = len(applied.resources - registered)
     what = f", before {counted(count, 'deletion')}: run `railyard accept {stack}`"
     return f"{what} to prove the site as it is now" if count else ""

@@ -104,12 +104,13 @@ def resolve(
 def _value(reference: SecretRef, environ: Mapping[str, str]) -> str:
     name, words = reference.env, reference.command or ()
     value = run_program(words).rstrip("\r\n") if name is None else environ.get(name, "")
-    if value:
-        return value
-    if name is None:
-        raise UsageError(fault_text(__file__, "no-output", program=_shown(words)))
-    unset = "empty" if name in environ else "not set"
-    raise UsageError(fault_text(__file__, "no-variable", name=name, unset=unset))
+    if not value:
+        row, unset = (
+            "no-output" if name is None else "no-variable",
+            "empty" if name in environ else "not set",
+        )
+        raise UsageError(fault_text(__file__, row, program=_shown(words), name=name, unset=unset))
+    return value
 
 
 def _shown(words: tuple[str, ...]) -> str:
@@ -120,7 +121,7 @@ def _shown(words: tuple[str, ...]) -> str:
 def run_program(words: tuple[str, ...]) -> str:
     """Run a program without a shell or input, within DEADLINE_S, and keep its output private.
 
-    It raises UsageError if it is missing, fails, prints no text, or more than MOST_BYTES.
+    UsageError: it is missing, fails, prints no text, or more than MOST_BYTES.
     """
     more: dict[str, object] = {"program": _shown(words)}
     try:

@@ -205,9 +205,8 @@ def mirrors_of(spec: ClusterSpec) -> list[tuple[str, str, str]]:
         return found
     host = registry_host(registry)
     address = f"{'http' if registry.insecure else 'https'}://{host}"
-    named = {
-        parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
-    }
+    images = (each.address for each in artefacts_of(spec) if each.kind == "image")
+    named = {parse_image(image).registry for image in images}
     upstream = sorted({*_UPSTREAM, *named} - {host, short})
     below = registry_path(registry)
     found += [(name, address, f"{below}{name.replace(':', '_')}") for name in upstream]
