@@ -13,15 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from components.acceptance.report.store import open_signer, open_store
-from components.artefacts import listing
+from components.artefacts import listing, naming
 from components.artefacts.lock import Entry, Lock
-from components.artefacts.naming import (
-    in_registry,
-    parse_image,
-    registry_host,
-    sends_files,
-    sent_digest,
-)
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import api_of
 from components.artefacts.resolve import UNPINNED, resolved
@@ -65,7 +58,7 @@ class Artefact:
     @property
     def manifest(self) -> str:
         """Address of the manifest of an image."""
-        image = parse_image(self.address)
+        image = naming.parse_image(self.address)
         reference = image.digest or image.tag or "latest"
         api = api_of(image.registry, insecure=self.plain_http)
         return f"{api}/{image.repository}/manifests/{reference}"
@@ -74,11 +67,11 @@ class Artefact:
 def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
     """Return everything that hosts fetch, have or pull, without files that this machine sends."""
     site = resolved(spec, lock)
-    sends = sends_files(site.sources)
+    sends = naming.sends_files(site.sources)
     files: list[Artefact] = []
     images: dict[str, Artefact] = {}
     for number, each in enumerate(listing.artefacts_of(site)):
-        sent = each.kind == "file" and (sent_digest(each.address) or (sends and not each.local))
+        sent = naming.sent_digest(each.address) or (sends and not each.local)
         if each.kind == "file" and not sent:
             name = each.name if each.path[0] == "kubernetes" else f"driver-{number}"
             digest = "" if each.checksum == UNPINNED else each.checksum
@@ -139,9 +132,9 @@ def _users(site: ClusterSpec, found: listing.Artefact) -> tuple[str, ...]:
 def _image(site: ClusterSpec, use: str, image: str) -> Artefact:
     """Return an image by the name under which this site pulls it."""
     registry, plane = site.sources.registry, site.kubernetes
-    name = in_registry(image, registry)
-    host = parse_image(name).registry
-    own = registry is not None and registry_host(registry) == host
+    name = naming.in_registry(image, registry)
+    host = naming.parse_image(name).registry
+    own = registry is not None and naming.registry_host(registry) == host
     plain = own and registry is not None and registry.insecure
     mirror = plane.registry_mirror if plane is not None else None
     return Artefact(f"image-{use}", "image", name, plain_http=plain or mirror == host, own=own)
@@ -153,7 +146,7 @@ def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
     for chart in listing.artefacts_of(spec):
         entry = lock.find(chart) if chart.kind == "chart" else None
         for path, image in sorted(entry.images.items()) if entry else ():
-            name = str(parse_image(image))
+            name = str(naming.parse_image(image))
             digest = f"@{known[name].digest}" if name in known else ""
             yield _image(spec, f"{chart.name}-{path.partition('#')[0]}", f"{name}{digest}")
 
@@ -197,7 +190,7 @@ def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
     `check` already reports missing parts of a bundle.
     """
     sources, hosts = reach.spec.sources, reach.spec.hosts
-    kinds = {"chart", "file"} if sends_files(sources) else {"chart"}
+    kinds = {"chart", "file"} if naming.sends_files(sources) else {"chart"}
     if hosts and all(host.ssh is None or has_placeholder(host.ssh.address) for host in hosts):
         kinds = {"chart", "file", "image"}
 
@@ -252,7 +245,7 @@ def _digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
     if found.kind == "chart":
         return chart_archive_of(reach, found)[1]
     if found.kind == "image":
-        image = parse_image(reach.image(str(parse_image(found.address))))
+        image = naming.parse_image(reach.image(str(naming.parse_image(found.address))))
         wanted = image.digest or (entry.digest if entry else image.tag)
         manifest = reach.registry(str(image)).manifest(image.repository, wanted)
         return manifest.digest.removeprefix("sha256:")

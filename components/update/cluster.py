@@ -17,6 +17,7 @@ from components.core.problem import Finding
 from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
+from components.kubernetes import manifest
 from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.compare import THERE, FieldDrift
@@ -24,19 +25,7 @@ from components.kubernetes.live.look import Asked, ClusterDrift, judge_look
 from components.kubernetes.live.parts import PartsAsked, judge_parts, look_at_parts
 from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NodeTrouble
-from components.kubernetes.manifest import (
-    AGAIN,
-    LOGIN_DATA,
-    REPAIR,
-    Body,
-    Manifest,
-    annotations_of,
-    list_at,
-    login_value,
-    map_at,
-    name_of,
-    pods_in,
-)
+from components.kubernetes.manifest import Body, Manifest, list_at, map_at, name_of, pods_in
 from components.kubernetes.planes.base import KubernetesPlan, node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
@@ -96,9 +85,9 @@ def asked_of_cluster(
         made += [body for name, body in applied.objects.items() if name in watch]
         account = plan.kubernetes.registry
         if account is not None and account.secret in secrets:
-            value = login_value(account, secrets[account.secret])
-            login: Body = {"data": dict.fromkeys(LOGIN_DATA, value)}
-            made = [b | login if b.get("data") == LOGIN_DATA else b for b in made]
+            value = manifest.login_value(account, secrets[account.secret])
+            login: Body = {"data": dict.fromkeys(manifest.LOGIN_DATA, value)}
+            made = [b | login if b.get("data") == manifest.LOGIN_DATA else b for b in made]
         objects = tuple(made)
         names = [(chart.release, chart.namespace) for chart in charts]
     jobs = (body for probe in acceptance.probes if probe.job for body in probe.job.objects)
@@ -195,7 +184,8 @@ def _object_notes(
     """Yield each object's drift as a note, or its last note if it has not drifted."""
     changed = {each.name: each for each in drift.objects if each.ours and not each.release}
     for each in plan.manifests:
-        last = str(annotations_of(applied.objects.get(each.resource_name, {})).get(REPAIR, ""))
+        was = manifest.annotations_of(applied.objects.get(each.resource_name, {}))
+        last = str(was.get(manifest.REPAIR, ""))
         place = map_at(each.body, "metadata").get("namespace", "default")
         names = (f"{each.body['kind']} {place}/{each.name}", f"{each.body['kind']} {each.name}")
         found = next((changed[name] for name in names if name in changed), None)
@@ -204,7 +194,7 @@ def _object_notes(
             continue
         yield each.resource_name, next_note(last, str(found)[:_LONGEST])
         if (found.absent or each.body.get("immutable")) and not each.is_patch:
-            yield each.resource_name + AGAIN, str(found)
+            yield each.resource_name + manifest.AGAIN, str(found)
 
 
 def open_existing(
@@ -290,11 +280,11 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
     )
 
 
-def part_of(manifest: Manifest) -> Part | None:
+def part_of(made: Manifest) -> Part | None:
     """Return the part that one of our objects belongs to, or None."""
-    if manifest.kind == "NetworkAttachmentDefinition":
+    if made.kind == "NetworkAttachmentDefinition":
         return "attachments"
-    name = manifest.resource_name
+    name = made.resource_name
     return next((part for start, part in _PREFIXES.items() if name.startswith(start)), None)
 
 

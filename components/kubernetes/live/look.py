@@ -13,6 +13,7 @@ from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
+from components.kubernetes.live import why
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
 from components.kubernetes.live.read import (
     DEPLOYED,
@@ -22,15 +23,6 @@ from components.kubernetes.live.read import (
     Release,
     ReleaseRef,
     choose_release,
-)
-from components.kubernetes.live.why import (
-    OPERATOR_POLICIES,
-    NodeTrouble,
-    NotReady,
-    reasons_of,
-    selects_pods,
-    state_of,
-    troubles_of,
 )
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.planes.base import ClusterRef
@@ -141,7 +133,7 @@ class ClusterDrift:
     @property
     def repaired(self) -> tuple[str, ...]:
         """Each thing that an update restores, one a line."""
-        absent = (NodeTrouble("absent").words(node) for node in self.absent_nodes)
+        absent = (why.NodeTrouble("absent").words(node) for node in self.absent_nodes)
         return (*(str(each) for each in self.objects if each.ours), *absent)
 
     @property
@@ -197,7 +189,9 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
     nodes = ((name, look.nodes[name]) for name in look.asked.nodes if name in look.nodes)
     tolerated = look.asked.tolerations
-    troubles = (each.words(name) for name, node in nodes for each in troubles_of(node, tolerated))
+    troubles = (
+        each.words(name) for name, node in nodes for each in why.troubles_of(node, tolerated)
+    )
     lives = (look.live, *(found.live for found in look.releases.values()))
     ours = {key for live in lives for key, _, _ in live.objects}
     return ClusterDrift(
@@ -265,26 +259,26 @@ def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
     selector = ",".join(f"{key}%3D{value}" for key, value in sorted(labels.items()))
     place = f"/api/v1/namespaces/{map_at(body, 'metadata')['namespace']}"
     pods = reader.list(f"{place}/pods?labelSelector={selector}") if selector else []
-    return reasons_of(pods, reader.list(f"{place}/events?fieldSelector=type%3DWarning"))
+    return why.reasons_of(pods, reader.list(f"{place}/events?fieldSelector=type%3DWarning"))
 
 
-def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
+def find_not_ready(calls: Calls, asked: Asked) -> tuple[why.NotReady, ...]:
     """Find everything not ready: objects, Helm releases, and the workloads of operators."""
     reader = Reader(calls)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
     lives = (reader.read(asked.objects), *(each.live for each in releases.values()))
     objects = [each for live in lives for each in live.objects]
     there = {str(key): live for key, _, live in objects if live is not None}
-    found: list[NotReady] = []
+    found: list[why.NotReady] = []
     if names := [str(key) for key, _, live in objects if live is None]:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         absent = f"not there: {', '.join(names[:_SHOWN])}{more}"
-        found.append(NotReady(counted(len(names), "object"), absent))
+        found.append(why.NotReady(counted(len(names), "object"), absent))
     for ref, look in releases.items():
         state = "not there" if look.release is None else f"its status is {look.release.status}"
         if look.release is None or look.release.status != DEPLOYED:
-            found.append(NotReady(str(ref), state))
-    if any(live.get("kind") in OPERATOR_POLICIES for live in there.values()):
+            found.append(why.NotReady(str(ref), state))
+    if any(live.get("kind") in why.OPERATOR_POLICIES for live in there.values()):
         # No plan lists the workloads that an operator started for its policy.
         namespaces = sorted({ref.namespace for ref in asked.releases})
         for namespace, kind in product(namespaces, ("DaemonSet", "Deployment")):
@@ -296,7 +290,7 @@ def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     return tuple(found)
 
 
-def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
+def _object(reader: Reader, name: str, live: Body) -> Iterator[why.NotReady]:
     metadata = map_at(live, "metadata")
     if metadata.get("deletionTimestamp") is not None:
         # The controller of its finalizers may be gone.
@@ -304,17 +298,18 @@ def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
         conditions = {each.get("type"): each for each in list_at(live, "status", "conditions")}
         left = conditions.get("Terminating", {}).get("message")
         state = f"is being deleted, and held by {finalizers or 'what is in it'}"
-        yield NotReady(name, f"{state} ({left})" if left else state)
-    elif state := state_of(live):
-        yield NotReady(name, state, why_not_ready(reader, live) if selects_pods(live) else ())
+        yield why.NotReady(name, f"{state} ({left})" if left else state)
+    elif state := why.state_of(live):
+        reasons = why_not_ready(reader, live) if why.selects_pods(live) else ()
+        yield why.NotReady(name, state, reasons)
 
 
 def await_ready(
-    look: Callable[[], tuple[NotReady, ...]],
+    look: Callable[[], tuple[why.NotReady, ...]],
     deadline_s: float,
     now: Callable[[], float],
     pause: Callable[[float], None],
-) -> tuple[NotReady, ...]:
+) -> tuple[why.NotReady, ...]:
     """Poll until all is ready or the deadline has passed; return the rest that is not ready."""
     ends_s = now() + deadline_s
     while (found := look()) and now() < ends_s:

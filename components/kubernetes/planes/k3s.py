@@ -21,17 +21,8 @@ from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
+from components.kubernetes.planes import base
 from components.kubernetes.planes.balancers import ca_step, plan_balancers, plan_filters
-from components.kubernetes.planes.base import (
-    AGENT_TOKEN_SUFFIX,
-    DEFAULT_API_PORT,
-    LOGIN_SUFFIX,
-    NODE_SUFFIX,
-    REMOVAL_SUFFIX,
-    SECRETS,
-    TOKEN_SUFFIX,
-    KubernetesPlan,
-)
 from components.kubernetes.planes.node_files import (
     CA_FILE,
     access_step,
@@ -74,7 +65,7 @@ FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
 CLUSTER_FOUND: Final = "cluster-found"
 
 
-def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
+def plan_k3s(spec: ClusterSpec, stack: str) -> base.KubernetesPlan:
     """Plan all nodes of K3s on the hosts of the site."""
     if not spec.servers:
         raise Bug("a K3s plan needs a control-plane host")
@@ -84,16 +75,16 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
     # Workers never get the servers' token if agents have a separate one.
     tokens = {"control_plane": plane.token.name, "worker": (of_agents or plane.token).name}
-    return KubernetesPlan(
+    return base.KubernetesPlan(
         plane="k3s",
         cluster=spec.name,
         server_url=server_url(spec),
         version=plane.version,
         tokens=tuple(
-            _secret_step(host, TOKEN_SUFFIX, "k3s_token", tokens[host.role]) for host in nodes
+            _secret_step(host, base.TOKEN_SUFFIX, "k3s_token", tokens[host.role]) for host in nodes
         ),
         agent_tokens=tuple(
-            _secret_step(host, AGENT_TOKEN_SUFFIX, "k3s_token", of_agents.name, "kind=agent")
+            _secret_step(host, base.AGENT_TOKEN_SUFFIX, "k3s_token", of_agents.name, "kind=agent")
             for host in spec.servers
             if of_agents
         ),
@@ -103,7 +94,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         access=access_step(spec, server_url(spec), "k3s_access"),
         # The registry's password on each node, in a separate file.
         logins=tuple(
-            _secret_step(host, LOGIN_SUFFIX, "k3s_registry", account.secret)
+            _secret_step(host, base.LOGIN_SUFFIX, "k3s_registry", account.secret)
             for host in nodes
             if account
         ),
@@ -150,7 +141,7 @@ def join_url(spec: ClusterSpec, host: Host) -> str:
 def _secret_step(host: Host, suffix: str, verb: str, secret: str, *words: str) -> RemoteStep:
     """A step whose stdin is only a secret; the verb and its undo write and remove its file."""
     calls = kubernetes_call(verb, *words), kubernetes_call(f"{verb}_undo", *words)
-    deadline_s = TOKEN_DEADLINE_S + (RESTART_DEADLINE_S if suffix == LOGIN_SUFFIX else 0)
+    deadline_s = TOKEN_DEADLINE_S + (RESTART_DEADLINE_S if suffix == base.LOGIN_SUFFIX else 0)
     return replace(script_step(host, suffix, {}, *calls, deadline_s), secret_stdin=secret)
 
 
@@ -180,7 +171,7 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
     secrets = ["token", *(["agent-token"] if serves and kubernetes.agent_token else [])]
     secrets += ["registry-password"] if registry_account(spec) else []
-    lines |= {f"{SECRETS}.{name}": "kept" for name in secrets}
+    lines |= {f"{base.SECRETS}.{name}": "kept" for name in secrets}
     if serves and kubernetes.reset == "allow":
         lines["reset"] = "allow"
     lines["k3s.service" if serves else "k3s-agent.service"] = "enabled/active"
@@ -238,7 +229,7 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
         lines["agent-token-file"] = f'"{AGENT_TOKEN_FILE}"'
     if kubernetes.secrets_encryption:
         lines["secrets-encryption"] = "true"
-    if kubernetes.api_port != DEFAULT_API_PORT:
+    if kubernetes.api_port != base.DEFAULT_API_PORT:
         lines["https-listen-port"] = str(kubernetes.api_port)
     return lines
 
@@ -251,7 +242,7 @@ def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     first, second = spec.servers[:2]
     call, why = kubernetes_call("k3s_removal"), "it forgets only a machine that no longer exists"
     stdin = _machine(host, stack)
-    step = script_step(host, REMOVAL_SUFFIX, stdin, call, why, REMOVAL_DEADLINE_S)
+    step = script_step(host, base.REMOVAL_SUFFIX, stdin, call, why, REMOVAL_DEADLINE_S)
     return replace(step, endpoint=host_endpoint(second if host == first else first))
 
 
@@ -260,7 +251,7 @@ def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     first, call = spec.servers[0], kubernetes_call("k3s_node")
     last = "the first server goes last, and the cluster with it"
     undo = last if host == first else kubernetes_call("k3s_node_undo")
-    step = script_step(host, NODE_SUFFIX, _machine(host, stack), call, undo, NODE_DEADLINE_S)
+    step = script_step(host, base.NODE_SUFFIX, _machine(host, stack), call, undo, NODE_DEADLINE_S)
     return replace(step, endpoint=host_endpoint(first))
 
 
