@@ -152,10 +152,7 @@ class KubernetesCalls:
     """`Calls` over HTTP, as the user of a kubeconfig's current context."""
 
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
-        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
-
-        DeviceError: it cannot be used, or its user logs in by an unknown way.
-        """
+        """Read the kubeconfig without a connection; DeviceError if it or its login is unusable."""
         self._deadline_s = deadline_s
         try:
             document = yaml.safe_load(kubeconfig)

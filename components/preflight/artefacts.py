@@ -185,10 +185,7 @@ def _row_of(artefact: Artefact, says: str, *, is_reached: bool) -> str:
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
-    """Return a site's charts, and its files if hosts get them over SSH or cannot be asked yet.
-
-    `check` already reports missing parts of a bundle.
-    """
+    """Return a site's charts, and its files if hosts get them over SSH or cannot be asked yet."""
     sources, hosts = reach.spec.sources, reach.spec.hosts
     kinds = {"chart", "file"} if naming.sends_files(sources) else {"chart"}
     if hosts and all(host.ssh is None or has_placeholder(host.ssh.address) for host in hosts):

@@ -235,10 +235,7 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
-    """Forget the earlier machine of a node's name.
-
-    It runs again only for a new machine: its host key is in the stdin.
-    """
+    """Forget the earlier machine of a node's name; the host key in stdin makes it run again."""
     first, second = spec.servers[:2]
     call, why = kubernetes_call("k3s_removal"), "it forgets only a machine that no longer exists"
     stdin = _machine(host, stack)
