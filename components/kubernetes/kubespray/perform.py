@@ -26,6 +26,7 @@ from pydantic import JsonValue
 from components.core.errors import DeviceError
 from components.core.templates import fault_text, read_table
 from components.core.to_json import to_json
+from components.kubernetes.kubespray import wanted as kubespray
 from components.kubernetes.kubespray.state import (
     FOLDER,
     UPGRADE,
@@ -49,18 +50,6 @@ from components.kubernetes.kubespray.state import (
     split_removal,
 )
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
-from components.kubernetes.kubespray.wanted import (
-    BECOME,
-    KNOWN_HOSTS,
-    SECRETS,
-    SSH_CONFIG,
-    Request,
-    Wanted,
-    parse_request,
-    render_inventory,
-    render_known_hosts,
-    render_ssh_config,
-)
 from components.kubernetes.planes.base import KubernetesPlan
 from components.remote.login import AGENT, client_key
 from components.remote.step import Endpoint, secrets_for
@@ -79,7 +68,7 @@ _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 
-def decide_on(state: State, request: Request) -> Decision:
+def decide_on(state: State, request: kubespray.Request) -> Decision:
     """Decide which playbooks run, from all known state; pure, for the preview too.
 
     The site's disruption policy limits each run. kubespray does not uncordon a node that was
@@ -237,9 +226,10 @@ def secrets_folder(
                 _write(folder / end.device, client_key(end, known).export_private_key())
             if end.sudo_secret is not None:
                 become[end.device] = known[end.sudo_secret]
-        _write(folder / KNOWN_HOSTS, render_known_hosts(ends).encode())
-        _write(folder / SSH_CONFIG, render_ssh_config(ends, str(folder)).encode())
-        variables = {**run.variables, SECRETS: str(folder), BECOME: become}
+        _write(folder / kubespray.KNOWN_HOSTS, kubespray.render_known_hosts(ends).encode())
+        config = kubespray.render_ssh_config(ends, str(folder))
+        _write(folder / kubespray.SSH_CONFIG, config.encode())
+        variables = {**run.variables, kubespray.SECRETS: str(folder), kubespray.BECOME: become}
         _write(folder / "variables.json", json.dumps(variables).encode())
         try:
             yield folder
@@ -264,7 +254,7 @@ def _write(path: Path, content: bytes) -> None:
 class Performance:
     """One run for one request."""
 
-    request: Request
+    request: kubespray.Request
     keeper: Keeper
     environ: Mapping[str, str]
     state: State
@@ -339,7 +329,7 @@ class Performance:
         ends = [cluster.endpoints[name] for name in cluster.wanted.nodes]
         return secrets_folder(run, ends, self.environ, self.keeper.secrets)
 
-    def _reckoned(self, wanted: Wanted) -> Cluster | None:
+    def _reckoned(self, wanted: kubespray.Wanted) -> Cluster | None:
         """The current cluster, with the nodes that a killed run may have added."""
         there, under_way = self.state.there, self.state.under_way
         if there is None or under_way is None:
@@ -349,7 +339,7 @@ class Performance:
 
     def _write(self, cluster: Cluster) -> None:
         """Write the inventory; the state lists its digests before and after the write."""
-        files = render_inventory(cluster.wanted, cluster.endpoints)
+        files = kubespray.render_inventory(cluster.wanted, cluster.endpoints)
         ours = tuple(inventory_digest(name, text.encode()) for name, text in files.items())
         self.keeper.save(replace(self.state, inventory=(*self.state.inventory, *ours)))
         self.keeper.write_inventory(files)
@@ -381,7 +371,7 @@ class Performance:
 
 @contextmanager
 def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance]:
-    request = parse_request(text)
+    request = kubespray.parse_request(text)
     keeper = Keeper(FOLDER / request.stack)
     keeper.folder.mkdir(parents=True, exist_ok=True)
     with (keeper.folder / "lock").open("a") as lock:
@@ -413,7 +403,7 @@ def kubespray_changes(
     """The playbooks of an update, and the refusals; `recorded` is the step's last output."""
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()
-    request = parse_request(kubernetes.playbooks.step.desired)
+    request = kubespray.parse_request(kubernetes.playbooks.step.desired)
     keeper = Keeper(FOLDER / request.stack)
     state = keeper.load(recorded)
     decision = decide_on(state, request)
