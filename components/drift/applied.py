@@ -137,9 +137,11 @@ def applied_from_outputs(outputs: object) -> Applied:
     steps, within = dict[str, AppliedStep](), dict[str, str]()
     objects, releases = dict[str, Body](), dict[str, Body]()
     for urn, entry in cast("Mapping[str, object]", outputs).items():
-        body = cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else {}
+        if not isinstance(entry, Mapping):
+            continue
+        body = cast("Mapping[str, object]", entry)
         inner = body.get("outputs", body)
-        if not isinstance(inner, Mapping) or not isinstance(entry, Mapping):
+        if not isinstance(inner, Mapping):
             continue
         found = cast("Mapping[str, object]", inner)
         kind, _, name = urn.rpartition("::")
