@@ -17,7 +17,8 @@ from typing import Final
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import shortened
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, Place
+from components.core.templates import finding_of
 from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
 from components.drift.applied import Applied
@@ -37,7 +38,6 @@ HOSTS_A_STEP: Final = 100
 """Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
 UPGRADE_VERB: Final = "device upgrade-node"
 UPGRADE_SUFFIX: Final = "-upgrade"
-UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
 _SHOWN: Final = 8
 """Most nodes that a refusal lists."""
 
@@ -285,32 +285,22 @@ def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
 
 def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:
     """Refuse a downgrade, and a jump over a minor release; skip nodes without K3s."""
-    target, place = parse_k3s(wanted), Place(("kubernetes", "version"), wanted)
+    target, where = parse_k3s(wanted), Place(("kubernetes", "version"), wanted)
     known = {node: each for node, text in found.items() if (each := parse_k3s(text))}
     if target is None:
         return None
     newer = [node for node, each in known.items() if each > target]
     if newer:
         latest = found[max(newer, key=lambda node: known[node])]
-        return refusal(
-            "kubernetes-version",
-            f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
-            " back to an earlier release.",
-            place,
-            f"write version: {latest}; K3s cannot go back to an earlier one ({UPGRADE_PAGE}).",
-        )
+        words = {"runs": _runs(newer, found), "version": wanted, "latest": latest}
+        return finding_of(__file__, "downgrade", where, **words)
     major, minor = target[:2]
     far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]
     if not far:
         return None
     first = min(known[node][:2] for node in far)
-    return refusal(
-        "kubernetes-version",
-        f"{_runs(far, found)}, and kubernetes.version is {wanted}: Kubernetes is upgraded one minor"
-        " release at a time.",
-        place,
-        f"write a release of {first[0]}.{first[1] + 1} first and run `pulumi up`; then {wanted}.",
-    )
+    words = {"runs": _runs(far, found), "version": wanted}
+    return finding_of(__file__, "jump", where, first=first, following=first[1] + 1, **words)
 
 
 def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.core.problem import Finding, refusal
+from components.core.problem import Finding
+from components.core.templates import finding_of
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
 from components.disruption.leave_plan import denied
 from components.drift.applied import Applied
@@ -200,16 +202,9 @@ def passing_refused(
     if not leaving:
         return ()
     last = leaving[-1]
+    find = partial(finding_of, __file__, "passing", last=last, count=len(groups))
     return tuple(
-        refusal(
-            "unreachable",
-            away[host],
-            f"{host} is in group {group.number} of {len(groups)}, and {last.host} of group"
-            f" {last.group} would {last.fate} in this update: a host that did not come back ends"
-            " the groups after it",
-            f"bring {host} back, or take it out of the file",
-            host,
-        )
+        find(device=host, why=away[host], group=group)
         for group in groups
         if group.number < last.group
         for host in group.hosts

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
+from components.core.templates import finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied
 from components.kubernetes.planes import base
@@ -101,12 +102,8 @@ def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterat
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         host, was = step.endpoint.device, parse_state(applied.stdin(step.name)).values.get("node")
         if was and was != base.node_in(step):
-            what = (
-                f"the node of {host} is {was}, and the file calls it {base.node_in(step)}: a node"
-                " cannot be renamed"
-            )
-            fix = f"write `node_name: {was}` for it, or take {host} out in another update"
-            yield refusal("node", what, f"hosts: {host}: node_name", fix, host)
+            words = {"host": host, "was": was, "now": base.node_in(step)}
+            yield finding_of(__file__, "renamed", device=host, **words)
 
 
 def choose_departures(
@@ -221,14 +218,9 @@ class PortsLeave:
         for part in self.groups(ports):
             going = [name for name in self.behind(part) if name in self.workers]
             if len(going) > self.max_unavailable:
-                yield refusal(
-                    "disruption",
-                    f"{', '.join(going)} would leave service at once, for a change of {self.switch}"
-                    " as a whole",
-                    Place(("disruption", "max_unavailable"), str(self.max_unavailable)),
-                    how_to_allow(len(going)),
-                    self.switch,
-                )
+                where = Place(("disruption", "max_unavailable"), str(self.max_unavailable))
+                words = {"names": ", ".join(going), "fix": how_to_allow(len(going))}
+                yield finding_of(__file__, "whole-switch", where, device=self.switch, **words)
 
 
 def plan_ports(

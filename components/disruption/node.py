@@ -1,4 +1,4 @@
-"""Take one node of a cluster out of service: cordon, evict, and uncordon later.
+"""Take one node of a cluster out of service, and return it: cordon, evict, later uncordon.
 
 This uses the Kubernetes API as `kubectl drain` does: the eviction API respects disruption budgets,
 and pods of DaemonSets and mirror pods stay (sources.md#reboots). The request that cordons also adds
@@ -11,13 +11,23 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Final, TypeAlias, cast
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
-from components.core.errors import DeviceError
-from components.kubernetes.client import Answer, Body, Calls
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.templates import fault_text
+from components.disruption.leave_plan import how_to_allow
+from components.disruption.request import HostReboot, NodeUpgrade
+from components.kubernetes.client import Answer, Body, Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.planes.base import ClusterRef
+from components.model.texts import unfold_names
+from components.remote.host_session import Run, run_call, run_on_hosts
+from components.remote.one_run import hold_lock
+from components.remote.step import secrets_from
+from components.remote.tools import ToolCall
 
 POLL_S: Final = 2.0
 """Seconds between two requests."""
@@ -44,6 +54,11 @@ _CREATED: Final = (_OK, 201)
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
 """Answer of the eviction API if a disruption budget allows no more."""
+Asked: TypeAlias = HostReboot | NodeUpgrade
+"""A request on stdin: one node, and its cluster."""
+LOCK_DEADLINE_S: Final = 60.0
+"""Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
+_Request = TypeVar("_Request", bound=Asked)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,10 +125,7 @@ class Node:
         left = self._pods()
         if orphans := [_name(pod) for pod in left if not _owner(pod)]:
             # Eviction would end them; kubectl refuses them too.
-            raise DeviceError(
-                f"nothing would start these pods of {self.name} again: {', '.join(orphans)}. Delete"
-                " them, or let a Job or a Deployment own them"
-            )
+            raise DeviceError(fault_text(__file__, "ownerless", self=self, pods=", ".join(orphans)))
         evicted: dict[str, Body] = {}
         try:
             if left:
@@ -138,9 +150,7 @@ class Node:
             if not left:
                 return
         stay = "; ".join(f"{_name(pod)} ({held.get(_name(pod)) or 'is ending'})" for pod in left)
-        raise DeviceError(
-            f"pods are left after {deadline_s:g} s (disruption.drain_deadline_s): {stay}"
-        )
+        raise DeviceError(fault_text(__file__, "pods-left", limit_s=deadline_s, pods=stay))
 
     def restart_device_plugins(self) -> None:
         """Restart the device plugins, because they count devices only at their start."""
@@ -274,12 +284,10 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     servers = {name for name in nodes if not labels[name].keys().isdisjoint(SERVER_LABELS)}
     servers |= {*planned}
     others = sorted(servers - {host})
-    absent = [name for name in others if name not in nodes or not is_ready(nodes[name])]
-    if absent:
-        raise DeviceError(
-            f"{', '.join(absent)} of the {len(servers)} servers is not Ready: without {host} as"
-            " well, etcd may lose its quorum. Bring it back first"
-        )
+    away = (name for name in others if name not in nodes or not is_ready(nodes[name]))
+    if absent := ", ".join(away):
+        words = {"absent": absent, "count": len(servers), "host": host}
+        raise DeviceError(fault_text(__file__, "quorum", **words))
     if not others:
         return f"the API is away while {host}, its only server, boots"
     answer = calls.call("GET", "/readyz?verbose")
@@ -306,11 +314,8 @@ def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
     """Refuse a host that is a node under another name, with its boot id: it may run jobs."""
     for name, node in read_nodes(calls).items():
         if part_of(node, "status", "nodeInfo").get("bootID") == boot_id:
-            raise DeviceError(
-                f"the cluster lacks a node {host}, but its node {name} runs on this host (boot "
-                f"{boot_id}): Railyard drains a node by its host's name. Let the kubelet join as "
-                f"{host} (--hostname-override), or give the host the node's name in the file"
-            )
+            words = {"host": host, "name": name, "boot_id": boot_id}
+            raise DeviceError(fault_text(__file__, "other-name", **words))
 
 
 def is_cordoned(node: Body) -> bool:
@@ -357,3 +362,154 @@ def _owner(pod: Body) -> str:
 
 def _is_over(pod: Body) -> bool:
     return part_of(pod, "status").get("phase") in {"Succeeded", "Failed"}
+
+
+def open_cluster(
+    cluster: ClusterRef,
+    host: str,
+    run: Run,
+    environ: Mapping[str, str],
+    connect: Callable[[str], Calls] = KubernetesCalls,
+) -> Calls | None:
+    """Open the cluster, or return None if it does not exist yet; DeviceError if that is unknown.
+
+    The API of `host`, which will leave service, is the last choice.
+    """
+    try:
+        kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
+    except UnreachableError as error:
+        words = f"cannot find out whether {host} must be drained: {error}"
+        raise DeviceError(words) from error
+    return None if kubeconfig is None else connect(kubeconfig)
+
+
+def check_allowance(calls: Calls, request: Asked) -> None:
+    """Refuse if this worker would exceed the file's limit of workers out of service.
+
+    The hosts of a group ask at the same time. So each asks before its cordon, to refuse without
+    changes, and again after it: if there are too many, the last one to cordon sees all others.
+    """
+    name, most = request.node_name, max(1, request.max_unavailable)
+    nodes = read_nodes(calls)
+    workers = unfold_names(request.workers)
+    away = [each for each in workers if each != name and _is_away(nodes, each)]
+    if len(away) < most:
+        return
+    leaving = [each for each in away if each in request.group and is_ours(nodes[each])]
+    out = ", ".join(each for each in away if each not in leaving)
+    with_it = f"{', '.join(leaving)} of its group left before it, and " if leaving else ""
+    words = {"out": out, "with_it": with_it, "name": name, "count": len(away) + 1}
+    raise DeviceError(fault_text(__file__, "allowance", request=request, **words))
+
+
+def refuse_too_many(
+    calls: Calls, names: Sequence[str], workers: Sequence[str], max_unavailable: int
+) -> None:
+    """Refuse if workers that leave together, and those out already, would exceed the limit."""
+    nodes = read_nodes(calls)
+    away = [each for each in workers if each not in names and _is_away(nodes, each)]
+    if names and len(names) + len(away) > max_unavailable:
+        out = f", and {', '.join(away)} is out of service already" if away else ""
+        words = {"names": ", ".join(names), "out": out, "limit": max_unavailable}
+        fix = how_to_allow(len(names) + len(away))
+        raise DeviceError(fault_text(__file__, "too-many", fix=fix, **words))
+
+
+def _is_away(nodes: Nodes, name: str) -> bool:
+    """Whether a node is not Ready, or cordoned. A host without a node runs no jobs."""
+    node = nodes.get(name)
+    return node is not None and (is_cordoned(node) or not is_ready(node))
+
+
+@dataclass(slots=True)
+class Turn(Clock, Generic[_Request]):
+    """One run: the request, connections to host and cluster, and its progress."""
+
+    request: _Request
+    run: Run
+    cluster: Callable[[], Calls | None]
+    done: list[str] = field(default_factory=list[str])
+    phase: str = "the first look"
+    node: Node | None = None
+    loss: str = ""
+    """What is lost while this server is down, if it is not a boot."""
+
+    def perform(self) -> dict[str, object]:
+        """Do the work, or finish an earlier run; return the evidence."""
+        raise NotImplementedError
+
+    def _patient_cluster(self, deadline_s: float) -> Calls | None:
+        """Open the cluster, and wait for its API if its only server is starting."""
+        failed = DeviceError("the cluster was not asked")
+        for _ in self.tries(deadline_s):
+            try:
+                calls = self.cluster()
+                if calls is not None:
+                    read_nodes(calls)
+            except HostKeyError:
+                raise
+            except DeviceError as error:  # a starting API refuses before it answers
+                failed = error
+            else:
+                return calls
+        raise failed
+
+    def _ask_to_go(self, calls: Calls) -> None:
+        if self.request.role != "control_plane":
+            check_allowance(calls, self.request)
+            return
+        planned = self.request.cluster.servers if self.request.cluster else ()
+        names = tuple(each.node_name for each in planned)
+        lost = check_quorum(calls, self.request.node_name, names)
+        said = self.loss or lost
+        if lost and said not in self.done:
+            self.done.append(said)
+
+    def _take_out(self, node: Node, *, ends_vfs: bool, drains: bool, begun: bool) -> None:
+        """Cordon and drain the node; undo both after a refusal, unless an earlier run began."""
+        self.phase = "draining"
+        try:
+            node.cordon(ends_vfs=ends_vfs)
+            self._ask_to_go(node.calls)  # another host of its group may have asked at the same time
+            if drains:
+                node.drain(self.request.drain_deadline_s)
+        except DeviceError:
+            if not begun:  # without changes yet, do not leave a node idle
+                with suppress(DeviceError):
+                    self._stay(node)
+            raise
+
+    def _stay(self, node: Node) -> None:
+        node.uncordon()
+
+    def _on_host(self, call: ToolCall, stdin: str, deadline_s: float) -> str:
+        answer = run_call(self.run, self.request.endpoint, call, stdin, deadline_s)
+        if answer.exit_status:
+            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
+            raise DeviceError(words)
+        return answer.stdout
+
+    def _say_stuck(self, what: str, last: str, look: str) -> str:
+        """Return the text for a failed run; `look` is the user's task before the next one."""
+        words = {"what": what, "last": last, "done": ", ".join(self.done) or "nothing"}
+        return fault_text(__file__, "stuck", self=self, look=look, **words)
+
+
+def run_alone(
+    make: Callable[[_Request, Run, Callable[[], Calls | None]], Turn[_Request]],
+    request: _Request,
+    environ: Mapping[str, str],
+    name: str,
+    busy: str,
+) -> str:
+    """Run one node's turn under a lock; the evidence is indented JSON."""
+    run = run_on_hosts(request.endpoints, environ)
+
+    def cluster() -> Calls | None:
+        if request.cluster is None:
+            return None
+        return open_cluster(request.cluster, request.endpoint.device, run, environ)
+
+    with hold_lock(name, busy, LOCK_DEADLINE_S):
+        evidence = make(request, run, cluster).perform()
+    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"

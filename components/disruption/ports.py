@@ -22,10 +22,20 @@ from typing import Final, cast
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
+from components.core.templates import fault_text
 from components.disruption.leave_plan import FIELD, NodesLeave, PortsLeave, parse_leave
-from components.disruption.node import Clock, Node, check_quorum, is_ours, is_ready, open_node
+from components.disruption.node import (
+    LOCK_DEADLINE_S,
+    Clock,
+    Node,
+    check_quorum,
+    is_ours,
+    is_ready,
+    open_cluster,
+    open_node,
+    refuse_too_many,
+)
 from components.disruption.request import READY_DEADLINE_S
-from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
 from components.kubernetes.client import Calls
 from components.remote.host_session import run_on_hosts
@@ -63,16 +73,12 @@ class LeaveRun(Clock):
                 with suppress(DeviceError):
                     node.uncordon()
             done = "; ".join(f"{node.name}: {', '.join(node.done)}" for node in nodes if node.done)
-            raise type(error)(
-                f"{', '.join(self.request.nodes)} cannot leave {self.left}: {error}\n"
-                f"  done   {done or 'nothing'}\n"
-                f"  next   {self.untouched}. End what holds the pods{self.way_out}, then run"
-                " `pulumi up` again"
-            ) from error
-        return {
-            "changed": {node.name: node.done for node in nodes},
-            "passed_over": self.passed_over,
-        }
+            words = {"nodes": ", ".join(self.request.nodes), "error": error}
+            done = done or "nothing"
+            text = fault_text(__file__, "cannot-leave", self=self, done=done, **words)
+            raise type(error)(text) from error
+        changed = {node.name: node.done for node in nodes}
+        return {"changed": changed, "passed_over": self.passed_over}
 
     def _nodes(self, calls: Calls) -> list[Node]:
         found: list[Node] = []
@@ -88,9 +94,8 @@ class LeaveRun(Clock):
 
     def _drain(self, nodes: list[Node]) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            failed = [words for words in pool.map(self._drain_one, nodes) if words]
-        if failed:
-            raise DeviceError("; ".join(failed))
+            if failed := "; ".join(filter(None, pool.map(self._drain_one, nodes))):
+                raise DeviceError(failed)
 
     def _drain_one(self, node: Node) -> str:
         try:
@@ -176,12 +181,8 @@ class PortsRun(LeaveRun):
         if returned:
             lines += f"\n  nodes   {', '.join(returned)} take pods again: {switch} is as it was"
         if stay:
-            lines += (
-                f"\n  nodes   {', '.join(stay)} stay cordoned: Railyard does not know whether "
-                f"{switch} can serve them\n"
-                "  next    run `pulumi up` again: it checks the switch, and brings them back."
-                f"\n          Or check it yourself, then run `kubectl uncordon {' '.join(stay)}`"
-            )
+            words = {"nodes": ", ".join(stay), "switch": switch, "words": " ".join(stay)}
+            lines += f"\n  {fault_text(__file__, 'stay-cordoned', **words)}"
         return lines
 
     def _ask(self, calls: Calls, names: Sequence[str]) -> None:

@@ -17,10 +17,17 @@ from typing import Final
 
 from components.core.errors import Bug, DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
+from components.core.templates import fault_text
 from components.disruption.forecast import Waiting, read_waiting
-from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
+from components.disruption.node import (
+    POLL_S,
+    Node,
+    Turn,
+    open_node,
+    refuse_other_name,
+    run_alone,
+)
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
-from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
@@ -65,20 +72,13 @@ class HostRun(Turn[HostReboot]):
             raise type(error)(what) from error
         if seen.anything:
             unfinished = "an earlier run took it out of service and did not finish"
-            raise DeviceError(
-                f"{self.request.endpoint.where} has to leave service: "
-                f"{'; '.join(seen.words) or unfinished}\n"
-                "  where  disruption.reboots = deny\n"
-                "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
-            )
+            why = "; ".join(seen.words) or unfinished
+            raise DeviceError(fault_text(__file__, "denied-host", request=self.request, why=why))
         return {"changed": [], "pending": [], "rebooted": False}
 
     def _refuse_power_cycle(self, seen: Waiting) -> None:
-        if seen.powers:
-            raise DeviceError(
-                f"firmware waits that a reboot does not load: {'; '.join(seen.powers)}. Drain the"
-                " node, switch its power off and on (or run mlxfwreset), then run again"
-            )
+        if changes := "; ".join(seen.powers):
+            raise DeviceError(fault_text(__file__, "power", changes=changes))
 
     def _maintained(self, seen: Waiting) -> dict[str, object]:
         """Take the host out of service, change it, and return it; continue an earlier run."""
@@ -112,9 +112,8 @@ class HostRun(Turn[HostReboot]):
             asked = {key: value for key, value in asked.items() if not parameter_of(key)}
         waiting = read_waiting(self._maintain("look", asked), by_others)
         if not waiting.boot_id:
-            raise DeviceError(
-                "gave an incomplete answer: its session ended, or its boot id is missing"
-            )
+            what = "gave an incomplete answer: its session ended, or its boot id is missing"
+            raise DeviceError(what)
         self.last = f"boot {waiting.boot_id}"
         self.boot_ids.add(waiting.boot_id)
         return waiting
@@ -165,10 +164,7 @@ class HostRun(Turn[HostReboot]):
                     self.done.append("booted")
                     return seen
                 self.last = f"it answers, and is still on boot {before}"
-        raise DeviceError(
-            f"did not come back with a new boot within {deadline_s:g} s"
-            " (disruption.boot_deadline_s)"
-        )
+        raise DeviceError(fault_text(__file__, "no-boot", limit_s=deadline_s))
 
     def _return_to_service(self, before: str, counted: str) -> None:
         """Verify settings, cards and node, and only then uncordon.
@@ -188,11 +184,7 @@ class HostRun(Turn[HostReboot]):
             self.node.uncordon()
         self._maintain("forget")
         if unnamed:
-            raise DeviceError(
-                f"is back in service, but udev did not rename: {'; '.join(unnamed)}. A rule or a "
-                ".link file of this host precedes Railyard's: `udevadm test` on the device's "
-                "folder in /sys says which"
-            )
+            raise DeviceError(fault_text(__file__, "unnamed", devices="; ".join(unnamed)))
 
     def _settle(self, before: str) -> str:
         """Converge until no change waits for a boot, and return that boot id.
@@ -221,10 +213,7 @@ class HostRun(Turn[HostReboot]):
             found = dict(parse_state(self._maintain("ready", self.request.settings)).values)
             unit = found.pop("unit", "active")
             if booted and unit == "failed":
-                raise DeviceError(
-                    "railyard-nics.service failed at this boot: see `journalctl -b -u"
-                    " railyard-nics.service` there"
-                )
+                raise DeviceError(fault_text(__file__, "boot-unit"))
             bad = [f"{key}: {words}" for key, words in sorted(found.items()) if words != "ok"]
             if booted and unit != "active":
                 bad.append(f"railyard-nics.service is {unit}")
@@ -237,10 +226,7 @@ class HostRun(Turn[HostReboot]):
         """Verify the cards; return devices whose only fault is a missing name."""
         left = self._look()
         if words := [each for each in left.words if each not in left.names]:
-            raise DeviceError(
-                f"still waits after all: {'; '.join(words)}. Firmware that asks for a power"
-                " cycle is not loaded by a warm reboot: switch the power off and on"
-            )
+            raise DeviceError(fault_text(__file__, "still-waits", changes="; ".join(words)))
         self.phase = "an RDMA write from each card to itself"
         asked = self._maintain("loopback", self.request.settings, LOOPBACK_DEADLINE_S)
         noted = parse_state(asked).values
@@ -250,11 +236,9 @@ class HostRun(Turn[HostReboot]):
             raise DeviceError("; ".join(bad))
         if looped:
             self.done.append(f"an RDMA write to itself passed on {len(looped)} card(s)")
-        spare = [
-            f"{key.removeprefix(SPARE)}: {noted[key]}" for key in sorted(noted.keys() - looped)
-        ]
-        if spare:
-            self.done.append(f"passed over, beyond hcas = {self.request.hcas}: {'; '.join(spare)}")
+        keys = sorted(noted.keys() - looped)
+        if spare := "; ".join(f"{key.removeprefix(SPARE)}: {noted[key]}" for key in keys):
+            self.done.append(f"passed over, beyond hcas = {self.request.hcas}: {spare}")
         return left.names
 
     def _converge(self) -> None:

@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.node import Node, is_ready, open_node, part_of
+from components.core.templates import fault_text
+from components.disruption.node import Node, Turn, is_ready, open_node, part_of, run_alone
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
-from components.disruption.turn import Turn, run_alone
 from components.kubernetes.client import Body, Calls
 from components.kubernetes.planes.node_files import kubernetes_call, site_arguments
 
@@ -66,10 +66,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
                 other = self.found != self.request.version
                 what = "its kubelet's alignment"
                 what = f"an upgrade to {self.request.version}" if other else what
-                raise DeviceError(
-                    f"it runs K3s {self.found}, and {what} takes it out of service:"
-                    " disruption.reboots is deny. Set it to allow in a window"
-                )
+                raise DeviceError(fault_text(__file__, "denied-upgrade", self=self, what=what))
             self.phase, begun = "draining", self.node.held
             self._ask_to_go(calls)
             drains = self.request.role == "worker"
@@ -103,10 +100,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
             self.done.append("its API did not answer")
             return None
         if calls is None:
-            raise DeviceError(
-                "every server of the cluster lacks its kubeconfig, so something removed K3s "
-                "outside Railyard. Run `pulumi refresh`, then `pulumi up`"
-            )
+            raise DeviceError(fault_text(__file__, "no-kubeconfig"))
         return calls
 
     def _awaited(self) -> Node:
@@ -121,11 +115,9 @@ class UpgradeRun(Turn[NodeUpgrade]):
                 return node
         state = "Ready" if is_ready(body) else "not Ready"
         kubelet = site_arguments(kubelet_arguments_of(body)) or "no arguments of ours"
+        words = {"release": release_of(body) or "no release", "limit_s": READY_DEADLINE_S}
         told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
-        raise DeviceError(
-            f"the cluster says that the node runs {release_of(body) or 'no release'}{told} and is"
-            f" {state} after {READY_DEADLINE_S:g} s"
-        )
+        raise DeviceError(fault_text(__file__, "not-upgraded", kubelet=told, state=state, **words))
 
     def _return_to_service(self, node: Node) -> None:
         self.phase, self.node = "putting it back into service", node

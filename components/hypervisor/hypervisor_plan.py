@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, Place
+from components.core.templates import finding_of
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
@@ -271,14 +272,9 @@ def reboots_refused(
     Call it only if `disruption.reboots` is `deny`. Devices that were not observed (hypervisors, and
     hosts for the firmware of their cards) are not judged here; the steps refuse them.
     """
+    where = Place(("disruption", "reboots"), "deny")
     return tuple(
-        refusal(
-            "disruption",
-            line,
-            Place(("disruption", "reboots"), "deny"),
-            "plan a window and set disruption.reboots to allow, or take the change back",
-            plan.name,
-        )
+        finding_of(__file__, "reboots", where, device=plan.name, what=line)
         for plan in plans
         for line in _of_hypervisor(plan, observed)
     )

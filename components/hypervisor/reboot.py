@@ -17,14 +17,10 @@ from typing import Final
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.key_values import HostState, parse_state
+from components.core.templates import fault_text
 from components.hosts.scripts import host_call
-from components.hypervisor.hypervisor_plan import (
-    PASSED_THROUGH,
-    Guest,
-    RebootRequest,
-    hypervisor_call,
-    parse_request,
-)
+from components.hypervisor import hypervisor_plan as plans
+from components.hypervisor.hypervisor_plan import PASSED_THROUGH, Guest, RebootRequest
 from components.remote.host_session import HostAnswer, Run, run_call, run_on_hosts
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
@@ -58,35 +54,27 @@ class Reboot:
             return {"changed": [], "pending": [], "rebooted": False}
         if self.request.reboots == "deny":
             what = "; ".join(pending) or "an earlier run began a reboot and did not finish it"
-            raise DeviceError(
-                f"{self.request.endpoint.where} waits for a reboot: {what}\n"
-                "  where  disruption.reboots = deny\n"
-                "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
-            )
+            raise DeviceError(fault_text(__file__, "denied", request=self.request, what=what))
         before = float(mark) if mark else self._boot_time(state)
         if abs(self._boot_time(state) - before) < SAME_BOOT_S:
-            guests_s = self.request.shutdown_s * len(self.request.order)
-            deadline_s = guests_s + STOP_DEADLINE_S
+            deadline_s = self.request.shutdown_s * len(self.request.order) + STOP_DEADLINE_S
             stopped = self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n")
             self.done += stopped.splitlines()
             self._on_host("reboot", STOP_DEADLINE_S)
             self.done.append("asked for the reboot")
             state = self._wait_for_boot(before)
-        guests_s = len(self.request.order) * STOP_DEADLINE_S
-        self.done += self._on_host("resume", guests_s + STOP_DEADLINE_S).splitlines()
+        deadline_s = (len(self.request.order) + 1) * STOP_DEADLINE_S
+        self.done += self._on_host("resume", deadline_s).splitlines()
         self._wait_for_guests()
-        if left := self.pending(self.look()):
-            raise self._stuck(
-                f"was rebooted, and still: {'; '.join(left)}. Firmware that says 'Please power"
-                " cycle machine' is not loaded by a warm reboot: switch the power off and on"
-            )
+        if left := "; ".join(self.pending(self.look())):
+            raise self._stuck(fault_text(__file__, "still-waits", left=left))
         self._on_host("forget", STOP_DEADLINE_S)
+        begun = _stamp(before)
         return {
             "boot_after": _stamp(self._boot_time(state)),
-            "boot_before": _stamp(before),
+            "boot_before": begun,
             "changed": self.done,
-            "pending": pending
-            or [f"finished the work of an earlier run (boot of {_stamp(before)})"],
+            "pending": pending or [f"finished the work of an earlier run (boot of {begun})"],
             "rebooted": True,
         }
 
@@ -130,10 +118,8 @@ class Reboot:
             new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
             reads = f"{new} for the next boot and {now} now"
             if not {new, now} <= {"on", "off"}:
-                raise DeviceError(
-                    f"{guest.endpoint.where}: ATS_ENABLED of {card} reads {reads}, so it is not "
-                    "known whether a reboot is due. See `mlxconfig query` in the guest"
-                )
+                words = {"guest": guest, "card": card, "reads": reads}
+                raise DeviceError(fault_text(__file__, "unreadable-ats", **words))
             if new != now:
                 found.append(f"ATS_ENABLED of {card} in {guest.endpoint.device} is {reads}")
         return found
@@ -182,7 +168,7 @@ class Reboot:
         }
         stdin = HostState({**self.request.settings, **parameters}).render() + more
         endpoint = self.request.endpoint
-        call = hypervisor_call("reboot")
+        call = plans.hypervisor_call("reboot")
         answer = run_call(self.run, endpoint, call, stdin, deadline_s, ash=True)
         if answer.exit_status:
             words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
@@ -190,11 +176,8 @@ class Reboot:
         return answer.stdout
 
     def _stuck(self, what: str) -> DeviceError:
-        return DeviceError(
-            f"{self.request.endpoint.where} {what}\n"
-            f"  done   {', '.join(self.done) or 'nothing'}\n"
-            "  next   check its console, then run the update again: it continues from this point"
-        )
+        words = {"what": what, "done": ", ".join(self.done) or "nothing"}
+        return DeviceError(fault_text(__file__, "stuck", request=self.request, **words))
 
 
 def _stamp(boot_time_s: float) -> str:
@@ -203,7 +186,7 @@ def _stamp(boot_time_s: float) -> str:
 
 def run_reboot(text: str, environ: Mapping[str, str]) -> str:
     """Carry out the request on stdin, and return the evidence as indented JSON."""
-    request = parse_request(text)
+    request = plans.parse_request(text)
     plain = run_on_hosts(request.endpoints, environ)
 
     def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
@@ -226,14 +209,7 @@ def explain_refusal(error: DeviceError) -> str:
     if isinstance(error, HostKeyError):
         return str(error)
     if isinstance(error, UnreachableError) and isinstance(error.__cause__, ConnectionRefusedError):
-        return (
-            f"{error}\n  fix        SSH is off by default on ESXi, and UserVars.ESXiShellTimeOut"
-            " closes it: `govc host.service start TSM-SSH`, or Host > Services in the host client"
-        )
+        return fault_text(__file__, "ssh-off", error=error)
     if "refused our SSH key" in str(error):
-        return (
-            f"{error}\n  fix        look for the public key in /etc/ssh/keys-root/authorized_keys;"
-            " if you find it, the host is in lockdown mode: end it in vCenter (Security Profile)"
-            " or at the console, or make root an exception user"
-        )
+        return fault_text(__file__, "lockdown", error=error)
     return str(error)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
-from components.disruption.turn import open_cluster
+from components.disruption.node import open_cluster
 from components.kubernetes.client import Answer, Calls, KubernetesCalls
 from components.kubernetes.planes.base import ClusterRef, Server
 from components.remote.host_session import HostAnswer

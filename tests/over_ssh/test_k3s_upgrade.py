@@ -10,9 +10,8 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.disruption.disruption_plan import plan_upgrades
-from components.disruption.node import ANNOTATION
+from components.disruption.node import ANNOTATION, open_cluster
 from components.disruption.request import NodeUpgrade
-from components.disruption.turn import open_cluster
 from components.disruption.upgrade import (
     UpgradeRun,
     kubelet_arguments_of,
