@@ -11,6 +11,7 @@ from typing import AnyStr, Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
+from components.core.templates import fault_text
 from components.remote import ssh, step
 from components.remote.login import AS_ROOT, Client, start_sudo
 from components.remote.ssh_library import asyncssh
@@ -67,12 +68,7 @@ class HostSession:
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
         """Run one command with a file as its stdin, which sudo may not take; raise as `run`."""
         if self._sudo_password is not None and command.startswith(AS_ROOT):
-            raise DeviceError(
-                f"{self._endpoint.where}: files are sent only to hosts whose sudo asks for no"
-                " password. Nothing was changed there.\n"
-                "  fix    allow it for this user in sudoers (NOPASSWD: ALL), or let the hosts"
-                " download: leave sources.bundle and the mirror's login out"
-            )
+            raise DeviceError(fault_text(__file__, "files-and-sudo", where=self._endpoint.where))
         return await self._within(deadline_s, self._stream(command, source))
 
     async def _stream(self, command: str, source: Path) -> tuple[str, str, int | None]:
@@ -91,14 +87,11 @@ class HostSession:
         except (TimeoutError, OSError, asyncssh.Error) as error:
             raise ssh.explain(self._endpoint, error, doing, Client(None)) from error
         if status is None:  # without status and signal the answer is incomplete
-            raise UnreachableError(
-                f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
-            )
+            why = doing.failed(ConnectionError("no exit status"))
+            raise UnreachableError(f"{self._endpoint.where} {why}")
         if status < 0:  # asyncssh's form of a signal
-            stderr += (
-                f"{self._endpoint.where}: signal {-status} ended the command there, as a shutdown"
-                " or the OOM killer does. Nothing is known of its last step; run the same again\n"
-            )
+            words = {"where": self._endpoint.where, "signal": -status}
+            stderr += f"{fault_text(__file__, 'killed', **words)}\n"
             status = 128 - status
         return HostAnswer(stdout, stderr, status)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from components.core.errors import DeviceError, HostKeyError
 from components.core.limits import TooLongError
+from components.core.templates import fault_text
 from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
@@ -120,12 +121,8 @@ def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
     try:
         return asyncssh.import_public_key(endpoint.host_key)
     except ValueError as error:
-        raise HostKeyError(
-            f"{endpoint.where}: the pinned host key is not a public key ({error}); nothing was "
-            "sent.\n"
-            f"  fix        write the key as `ssh-keyscan -p {endpoint.port} {endpoint.address}` "
-            "prints it after the address"
-        ) from error
+        text = fault_text(__file__, "no-public-key", endpoint=endpoint, error=error)
+        raise HostKeyError(text) from error
 
 
 @asynccontextmanager
@@ -145,21 +142,12 @@ async def _client_keys(
         raise _no_agent(endpoint, f"nothing answers at {AGENT}={path} ({error})") from error
     async with agent:
         if not keys:
-            raise DeviceError(
-                f"{endpoint.where}: the file says agent: true, but the SSH agent at {path} is "
-                "empty. Nothing was sent.\n"
-                "  fix        ssh-add FILE; `ssh-add -l` lists its identities"
-            )
+            raise DeviceError(fault_text(__file__, "empty-agent", endpoint=endpoint, path=path))
         yield keys
 
 
 def _no_agent(endpoint: Endpoint, why: str) -> DeviceError:
-    return DeviceError(
-        f"{endpoint.where}: the file says agent: true, and no SSH agent runs here: {why}. Nothing"
-        " was sent.\n"
-        '  fix        eval "$(ssh-agent)" && ssh-add FILE, in the shell that runs this; or give the'
-        " key as private_key"
-    )
+    return DeviceError(fault_text(__file__, "no-agent", endpoint=endpoint, why=why))
 
 
 def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKey:
@@ -171,21 +159,10 @@ def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKe
     except ValueError as error:
         key, opener = endpoint.private_key_secret, endpoint.passphrase_secret
         locked = isinstance(error, asyncssh.KeyEncryptionError)
-        why = (
-            f"the secret {opener} does not open the private key {key}. Nothing was sent.\n"
-            "  fix        correct one of the two; `ssh-keygen -y -f FILE` asks for the passphrase"
-        )
-        if not (locked or "passphrase" in str(error).lower()):
-            why = (
-                f"the secret {key} is not a private key in OpenSSH form: {error}. Nothing was sent."
-            )
-        elif opener is None:
-            why = (
-                f"the private key {key} has a passphrase, but the file names none. Nothing was "
-                "sent.\n  fix        add passphrase: {secret: NAME} next to private_key, or use "
-                "agent: true"
-            )
-        raise DeviceError(f"{endpoint.where}: {why}") from error
+        row = "wrong-passphrase" if opener else "no-passphrase"
+        row = row if locked or "passphrase" in str(error).lower() else "no-private-key"
+        words = {"endpoint": endpoint, "key": key, "opener": opener, "error": error}
+        raise DeviceError(fault_text(__file__, row, **words)) from error
 
 
 def asking(command: str) -> tuple[str, str, str]:
@@ -222,13 +199,8 @@ async def start_sudo(
             if asked:
                 process.close()
                 last = (before.strip().splitlines() or ["it asks again"])[-1]
-                raise DeviceError(
-                    f"{endpoint.where}: sudo refuses the password of {endpoint.user} (secret"
-                    f" {endpoint.sudo_secret}): {last}. Nothing was run.\n"
-                    "  fix        correct the secret; or take sudo_password out of the file, and "
-                    "add as root, with visudo:\n"
-                    f"             {endpoint.user} ALL=(root) NOPASSWD: ALL"
-                )
+                text = fault_text(__file__, "sudo-password", endpoint=endpoint, last=last)
+                raise DeviceError(text)
             asked = True
             process.stdin.write(f"{password}\n")
         if not chunk:

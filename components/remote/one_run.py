@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
+from components.core.templates import fault_text
 
 POLL_S: Final = 0.2
 PRIVATE: Final = 0o700
@@ -49,10 +50,7 @@ def lock_folder() -> Path:
 
 
 def _refused(place: Path, why: str) -> DeviceError:
-    return DeviceError(
-        f"{place}, which keeps two runs from changing one device at the same time, {why}. Nothing "
-        "was changed.\n  fix    remove it, or set XDG_CACHE_HOME to the same folder for every run"
-    )
+    return DeviceError(fault_text(__file__, "lock-folder", place=place, why=why))
 
 
 @contextmanager
@@ -75,10 +73,8 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
         while not locked(file.fileno()):
             if time.monotonic() > ends_at_s:
                 holder = plain_text(file.read(LONGEST_HOLDER).strip()) or "a run that left no name"
-                raise DeviceError(
-                    f"{busy} for more than {deadline_s:g} s. Nothing was changed. Wait for it to"
-                    f" end.\n  holder  {holder}"
-                )
+                words = {"busy": busy, "limit_s": deadline_s, "holder": holder}
+                raise DeviceError(fault_text(__file__, "held", **words))
             Event().wait(POLL_S)
         since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
         file.truncate(0)

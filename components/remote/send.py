@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
-from components.core.templates import read_table
+from components.core.templates import fault_text, read_table
 from components.remote import sending, step, tools
 from components.remote.host_session import HostAnswer, HostSession, connect_patiently
 from components.remote.lines import parse_lines, read_request
@@ -88,16 +88,11 @@ class Sender:
         words, where = _last_words(answer), self.request.endpoint.where
         if "sudo" in words and "password" in words:
             user = self.request.endpoint.user
-            raise DeviceError(
-                f"{where} wants a password for sudo. Add as root, with visudo:\n"
-                f"          {user} ALL=(root) NOPASSWD: ALL"
-            )
+            raise DeviceError(fault_text(__file__, "sudo", where=where, user=user))
         fixes: Mapping[str, str] = read_table(__file__, "fixes")
         fix = next((fix for part, fix in fixes.items() if part in words), "see the words above")
-        raise DeviceError(
-            f"{where}: the tools cannot be put into {self.folder}: {words}.\n"
-            f"  fix    {fix}. Nothing was run or changed; then run again"
-        )
+        said = {"where": where, "folder": self.folder, "words": words, "fix": fix}
+        raise DeviceError(fault_text(__file__, "tools-unplaced", **said))
 
 
 def _call(
@@ -128,11 +123,8 @@ async def send(request: sending.FilesRequest, session: HostSession) -> Evidence:
         name = request.files[digest]
         source = LOCAL_FILES / digest
         if not source.is_file():
-            raise UsageError(
-                f"{source}: {name} is not here, so it cannot be sent to "
-                f"{request.endpoint.where}. Nothing was changed there.\n"
-                "  fix    run `pulumi up` again: it fetches the files of the site's lock first"
-            )
+            words = {"source": source, "name": name, "where": request.endpoint.where}
+            raise UsageError(fault_text(__file__, "file-not-here", **words))
         await _of_files(request, session, "put", [f"{digest}/{name}"], source)
         sent.append(name)
     left = lacking and _lacking(await _of_files(request, session, "settle", names))

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.limits import TooLongError
 from components.core.plain_text import one_line
-from components.core.templates import read_table
+from components.core.templates import fault_text, read_table
 from components.remote.login import SSH_RSA, Client, client_options
 from components.remote.session_profile import last_line
 from components.remote.ssh_library import asyncssh
@@ -66,11 +66,8 @@ def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Clie
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return _no_common_algorithm(endpoint, str(error))
     if isinstance(error, asyncssh.ChannelOpenError) and endpoint.jump:
-        return UnreachableError(
-            f"{endpoint.where}: the jump host {endpoint.jump[-1].where} does not open the way to"
-            f" {endpoint.place}: {one_line(error.reason)}\n"
-            "  fix        see its AllowTcpForwarding and PermitOpen, and its route to that address"
-        )
+        words = {"endpoint": endpoint, "jump": endpoint.jump[-1], "why": one_line(error.reason)}
+        return UnreachableError(fault_text(__file__, "closed-way", **words))
     if endpoint.kind == "switch":
         return _no_way(endpoint, error, doing.deadline_s)
     return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
@@ -81,10 +78,7 @@ def _no_way(endpoint: Endpoint, error: BaseException, within_s: float) -> Unreac
         return UnreachableError(f"{endpoint.where}: connection refused; nothing listens there")
     why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
     if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
-        why += (
-            "\n  fix    see the log of its SSH server; an old one ends a connection like this if "
-            "it shares no algorithm with Railyard; legacy_algorithms: true allows old ones"
-        )
+        why = fault_text(__file__, "reset", why=why)
     return no_session(endpoint, why or type(error).__name__, within_s)
 
 
@@ -103,36 +97,25 @@ def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
         return f"{endpoint.where} refused our {ours}: {one_line(reason)}{more}"
     who = "switch" if endpoint.kind == "switch" else "jump host"
     if asked:
-        return (
-            f"{endpoint.where}: the {who} takes the password, and the login goes no further{more}"
-        )
+        taken = "takes the password, and the login goes no further"
+        return f"{endpoint.where}: the {who} {taken}{more}"
     what = "key" if endpoint.private_key_secret else "password"
     advice = f"check the secret {endpoint.private_key_secret or endpoint.password_secret}"
     if endpoint.agent:
         what = "keys of the SSH agent"
         advice = "`ssh-add -l` lists them; a server allows at most six tries"
-    return (
-        f"{endpoint.where}: the {who} refuses the {what} of user {endpoint.user}; {advice}."
-        " Nothing was changed."
-    )
+    words = {"endpoint": endpoint, "who": who, "what": what, "advice": advice}
+    return fault_text(__file__, "refused-login", **words)
 
 
 def _changed_key(endpoint: Endpoint, presented: str) -> str:
-    lead = f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
-    if endpoint.kind != "switch":
-        return (
-            f"{lead}  pinned     {endpoint.host_key}\n"
-            f"  presented  {presented or 'none of the pinned type'}\n"
-            f"  fix        if the host was reinstalled, pin the key that its console shows:"
-            f" ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-        )
-    return (
-        f"{lead}  pinned   {_fingerprint(endpoint.host_key)}\n"
-        f"  offered  {_fingerprint(presented) if presented else 'none of the pinned type'}\n"
-        "  fix      compare the offered key with what the switch's own console shows first:"
-        " another device may answer at this address. Pin it only if the two are the same;"
-        f" `ssh-keyscan -p {endpoint.port} {endpoint.address}` prints the line for the file"
-    )
+    words: dict[str, object] = {"endpoint": endpoint, "pinned": "", "presented": presented}
+    if endpoint.kind == "switch":
+        words["pinned"] = _fingerprint(endpoint.host_key)
+        words["presented"] = presented and _fingerprint(presented)
+    words["presented"] = words["presented"] or "none of the pinned type"
+    row = "other-switch-key" if endpoint.kind == "switch" else "other-host-key"
+    return fault_text(__file__, row, **words)
 
 
 def _fingerprint(key_line: str) -> str:
@@ -148,17 +131,12 @@ def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
     if about_key and not (is_rsa and SSH_RSA in offered and endpoint.kind != "host"):
         kind = endpoint.host_key.partition(" ")[0]
         signed = " by SHA-2 signatures" if is_rsa else ""
-        return HostKeyError(
-            f"{endpoint.where}: it offers no {kind} host key{signed}, but the file pins one; "
-            "nothing was sent.\n"
-            "  fix        log in at its console, where `ls /etc/ssh/ssh_host_*_key.pub` lists its "
-            "keys, and pin one"
-        )
+        words = {"endpoint": endpoint, "kind": kind, "signed": signed}
+        return HostKeyError(fault_text(__file__, "other-key-type", **words))
     fix = "update the switch; legacy_algorithms: true takes old algorithms as well"
-    return UnreachableError(
-        f"{endpoint.where}: it shares no algorithm with Railyard: {one_line(said)}\n"
-        f"  fix      {'update its SSH server' if endpoint.kind == 'host' else fix}"
-    )
+    fix = "update its SSH server" if endpoint.kind == "host" else fix
+    words = {"endpoint": endpoint, "said": one_line(said), "fix": fix}
+    return UnreachableError(fault_text(__file__, "no-algorithm", **words))
 
 
 @cache
@@ -173,11 +151,8 @@ def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = No
     means, fix = next(known, default or ("", ""))
     where = {"port": endpoint.port, "user": endpoint.user, "address": endpoint.address}
     by_hand, secret = _BY_HAND.format(**where), endpoint.password_secret or "of its password"
-    return (
-        f"\n  means  {means}\n  fix    {fix.format(by_hand=by_hand, secret=secret)}"
-        if means
-        else ""
-    )
+    fix = fix.format(by_hand=by_hand, secret=secret)
+    return f"\n  means  {means}\n  fix    {fix}" if means else ""
 
 
 def is_question(text: str) -> bool:

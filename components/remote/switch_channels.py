@@ -29,6 +29,7 @@ from urllib.parse import quote
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.limits import Deadline, end_within, read_all, timed
 from components.core.plain_text import one_line
+from components.core.templates import fault_text
 from components.remote.ssh import JumpHosts, end, login, no_session
 from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
@@ -276,10 +277,7 @@ class HttpsSession(DeviceSession):
         path = path.replace("{user}", quote(self.endpoint.user, safe=""))
         status, reason, text = self._answer(method, path, body)
         if status == HTTPStatus.UNAUTHORIZED:
-            raise DeviceError(
-                f"{self.where}: the password of user {self.endpoint.user} is refused; check the "
-                f"secret {self.endpoint.password_secret}. This request changed nothing."
-            )
+            raise DeviceError(fault_text(__file__, "api-password", endpoint=self.endpoint))
         if status // 100 == 2:  # noqa: PLR2004 - the class of successes (RFC 9110)
             return text
         return f"[status {status}] {reason}: {text.strip()}"
@@ -327,12 +325,8 @@ class HttpsSession(DeviceSession):
         offered = connection.sock.getpeercert(binary_form=True)
         digest = hashlib.sha256(offered or b"").hexdigest()
         if digest != self.endpoint.host_key:
-            raise HostKeyError(
-                f"{self.where}: the certificate is not the pinned one; no password was sent.\n"
-                f"  pinned   {self.endpoint.host_key}\n"
-                f"  offered  {digest}\n"
-                "  fix      if it was renewed, write the new certificate_sha256"
-            )
+            words = {"endpoint": self.endpoint, "digest": digest}
+            raise HostKeyError(fault_text(__file__, "certificate", **words))
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:

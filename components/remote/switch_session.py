@@ -10,6 +10,7 @@ from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, TooLongError
+from components.core.templates import fault_text
 from components.remote import switch_channels
 from components.remote.session_profile import Prompt, SessionProfile, last_line
 from components.remote.ssh import is_question, no_session, printed_last
@@ -119,19 +120,15 @@ class SwitchSession(switch_channels.DeviceSession):
         except TooLongError as error:
             raise UnreachableError(f"{self.where}: the answer to `{command}`: {error}") from error
         except TimeoutError as error:
-            raise UnreachableError(
-                f"{self.where}: no prompt after `{command}` within the deadline of "
-                f"{self.deadline_s:g} s, and {self._command_s:g} s for each of {self.sent} commands"
-                f"; {printed_last(self.endpoint, self.line.tail, waits=False)}"
-                "\n  fix    if the switch is slow and sound, write larger deadlines.switch into the"
-                " file"
-            ) from error
+            more = {"limit_s": self.deadline_s, "command_s": self._command_s, "sent": self.sent}
+            raise UnreachableError(self._cut("no-prompt", command, **more)) from error
         except (OSError, EOFError) as error:
-            raise UnreachableError(
-                f"{self.where}: the session ended while `{command}` ran"
-                f"; {printed_last(self.endpoint, self.line.tail, waits=False)}"
-            ) from error
+            raise UnreachableError(self._cut("session-ended", command)) from error
         return _answer(raw, command, self.line)
+
+    def _cut(self, row: str, command: str, **more: float) -> str:
+        last = printed_last(self.endpoint, self.line.tail, waits=False)
+        return fault_text(__file__, row, where=self.where, command=command, last=last, **more)
 
     @property
     def _command_s(self) -> float:
@@ -268,13 +265,9 @@ def _give(line: CommandLine, command: str, password: str, ends_at_s: float) -> s
     return "".join(said[1:] or said)
 
 
-def _refused(endpoint: Endpoint, what: str, secret: str, said: str) -> DeviceError:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    reasons = [line for line in lines if _REASON.search(line)]
-    words = next(
-        (line for line in reasons if "incorrect" in line), (*reasons, "no reason given")[0]
-    )
-    return DeviceError(
-        f"{endpoint.where}: {what} refuses the password of the secret {secret}: {words}. Nothing"
-        " was changed."
-    )
+def _refused(endpoint: Endpoint, what: str, secret: str, heard: str) -> DeviceError:
+    lines = filter(None, map(str.strip, heard.splitlines()))
+    reasons = [*filter(_REASON.search, lines), "no reason given"]
+    words = next((line for line in reasons if "incorrect" in line), reasons[0])
+    said = {"endpoint": endpoint, "what": what, "secret": secret, "words": words}
+    return DeviceError(fault_text(__file__, "refused-password", **said))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import UsageError
+from components.core.templates import fault_text
 from components.core.to_json import HIDDEN
 
 TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
@@ -36,7 +37,6 @@ UNUSED_DAYS: Final = 400
 """Days to keep an unused text, so every stack of the folder that is updated once a year keeps its
 tools. An older stack gets its tools again from `pulumi up` (`load_tool`)."""
 _DAY_S: Final = 86_400
-_WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,8 @@ def load_current(what: str, name: str) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise UsageError(
-            f"{path}, which has {what}, is missing. Nothing was changed.\n{_WRITTEN_BY_UP}"
-        ) from error
+        text = fault_text(__file__, "text-missing", path=path, what=what)
+        raise UsageError(text) from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -154,10 +153,8 @@ def _write(path: Path, text: str) -> None:
         draft.write_text(text, "utf-8")
         draft.replace(path)
     except OSError as error:
-        raise UsageError(
-            f"{path}: the tools for the hosts cannot be written: {error.strerror}.\n"
-            "  fix    make the folder .railyard next to Pulumi.yaml writable"
-        ) from error
+        text = fault_text(__file__, "unwritable", path=path, error=error)
+        raise UsageError(text) from error
 
 
 @lru_cache(maxsize=8)
@@ -170,12 +167,7 @@ def load_tool(name: str, digest: str) -> bytes:
     """Return the text of a tool; UsageError if another Railyard version made the state."""
     text = _load(digest)
     if text is None:
-        raise UsageError(
-            f"the state names the tool {name} {digest}, and neither the host nor this version of"
-            " Railyard has it. Nothing was changed.\n"
-            "  fix    run `pulumi up`, which moves the host to the tools of this version; then"
-            " `pulumi destroy` works. Or run it with the version that made the state"
-        )
+        raise UsageError(fault_text(__file__, "unknown-tool", name=name, digest=digest))
     return text
 
 
@@ -183,10 +175,8 @@ def load_text(what: str, digest: str) -> str:
     """Return a text that `keep_text` stored; UsageError, naming it `what`, if it is missing."""
     text = _load(digest)
     if text is None:
-        raise UsageError(
-            f"the request names {what} {digest}, and {FOLDER / digest} is missing or altered."
-            f" Nothing was changed.\n{_WRITTEN_BY_UP}"
-        )
+        words = {"what": what, "digest": digest, "path": FOLDER / digest}
+        raise UsageError(fault_text(__file__, "text-altered", **words))
     return text.decode()
 
 
