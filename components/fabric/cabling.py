@@ -14,6 +14,7 @@ from pydantic import Field
 
 from components.core.difference import RoutingFault
 from components.core.plain_text import one_line
+from components.core.templates import fault_text
 from components.fabric.links import link_addresses, list_links, routed_neighbours
 from components.fabric.network_plan import plan_routing
 from components.fabric.parts import Frozen, Session, Sessions
@@ -239,10 +240,7 @@ def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
     if watched and session.bfd is not None and session.bfd != "up":
         return f"BFD with {end.to} is {session.bfd}: a loss there is noticed by BGP's hold time"
     if session.networks is not None and session.networks < end.networks:
-        return (
-            f"{end.to} brings {session.networks} of {end.networks} networks: a link behind it is"
-            " lost, and traffic to the others takes fewer ways"
-        )
+        return fault_text(__file__, "few-networks", end=end, session=session)
     return ""
 
 
@@ -277,12 +275,8 @@ def _narrow(
             used = len({*way.ports}.intersection(routes.get(network, ())))
             more = len(lacking[port]) - 1
             some = f"{network} and {more} more networks" if more else network
-            what = (
-                f"{end} is not a next hop to {some}: that route uses {used} of {len(way.ports)} "
-                "links"
-                if used
-                else f"the switch lacks a route to {some}, over {end} or any other link"
-            )
+            words = {"end": end, "some": some, "used": used, "count": len(way.ports)}
+            what = fault_text(__file__, "no-hop" if used else "no-route", **words)
             yield RoutingFault(f"port {port}", what, fix.format(network))
 
 

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UsageError
+from components.core.templates import fault_text
 from components.fabric import edit as edits
 from components.fabric import moves
 from components.fabric.edit import Edit, read_baseline
@@ -159,11 +160,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
     """Put every key that we own back to its recorded value, verify, save."""
     request = parse_request(text, environ)
     if request.baseline is None:
-        raise UsageError(
-            f"{request.endpoint.where}: the request lacks the baseline, so the previous values are "
-            "unknown. Nothing was changed. Restore the stack's state from a backup, or restore "
-            "the switch yourself and remove its steps with `pulumi state delete`."
-        )
+        raise UsageError(fault_text(__file__, "no-baseline", endpoint=request.endpoint))
     baseline = edits.with_new_ports(request.baseline, request.desired, request.os)
     with _writing(replace(request, ports="allow"), environ) as step:
         outcome = step.change(
@@ -238,9 +235,8 @@ def _exchange(
             yield Exchange(watched, known, serial, watched.plan)
         except KeyboardInterrupt as error:  # not in a change, which has its own words
             why = f"was interrupted ({str(error) or 'SIGINT'})"
-            raise moves.InterruptedRunError(
-                f"{session.where} {why}. Nothing was changed."
-            ) from None
+            text = f"{session.where} {why}. Nothing was changed."
+            raise moves.InterruptedRunError(text) from None
 
 
 def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> Identity | None:
@@ -358,10 +354,8 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
     """Judge an exec's output; the evidence cannot say which settings changed."""
     request = parse_request(text, {})
     if request.judges is None or OUTPUT_VARIABLE not in environ:
-        raise UsageError(
-            f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and "
-            f"{OUTPUT_VARIABLE} the output of the exec"
-        )
+        words = {"endpoint": request.endpoint, "variable": OUTPUT_VARIABLE}
+        raise UsageError(fault_text(__file__, "unjudged", **words))
     output, saving = environ[OUTPUT_VARIABLE], request.judges.kind == "save"
     refusal, end = system_of(request.os).find_refusal(output), _UNSAVED if saving else _MAYBE_SENT
     if refusal is not None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from components.core.errors import SpecError
+from components.core.templates import fault_text
 from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
 from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
@@ -124,10 +125,7 @@ def describe_start(plan: SwitchPlan) -> str:
         return "From factory settings these commands lead there; an update sends what differs."
     whole, parts = next(iter(splits.items()))
     typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in by_hand.lines)
-    return (
-        f"Not from factory settings: people split {', '.join(splits)} before ({typed}). Then these "
-        "commands lead there; an update sends what differs."
-    )
+    return fault_text(__file__, "split-first", ports=", ".join(splits), lines=typed)
 
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:

@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from components.core.errors import DeviceError, UsageError
+from components.core.templates import fault_text
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import Frozen, Session
@@ -58,14 +59,10 @@ class Place(Frozen):
             return ""
         done, later = self.waves[: self.wave], self.waves[self.wave + 1 :]
         beside = self.waves[self.wave] if self.wave < len(self.waves) else device
-        return (
-            f"\n  wave    {self.wave + 1} of {len(self.waves)}: {beside}"
-            f"\n  done    {'; '.join(done) or 'no switch before this wave'}"
-            f"\n  not begun  {'; '.join(later) or 'no switch: this is the last wave'}"
-            "\n  go on   correct the fault above and run `pulumi up` again"
-            "\n  go back undo the edit in the file and run `pulumi up`: it restores the changed "
-            "switches, in waves"
-        )
+        words = {"number": self.wave + 1, "count": len(self.waves), "beside": beside}
+        before = "; ".join(done) or "no switch before this wave"
+        after = "; ".join(later) or "no switch: this is the last wave"
+        return f"\n  {fault_text(__file__, 'wave', done=before, later=after, **words)}"
 
 
 class Health(Frozen):
@@ -207,11 +204,8 @@ class Shift:
         word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
         self._send(exchange, drain, (line.replace("{on}", word) for line in drain.away))
         if _last_of(lambda: not self._shows(exchange, "is_away"), self.place.settle_s):
-            where = exchange.session.where
-            raise DeviceError(
-                f"{where} took the lines of {drain.title} and does not show it in"
-                f" `{drain.asks}` after {self.place.settle_s:g} s. Nothing else was changed"
-            )
+            words = {"where": exchange.session.where, "limit_s": self.place.settle_s}
+            raise DeviceError(fault_text(__file__, "not-away", drain=drain, **words))
         self.used = drain.title
         if drain.is_empty:  # some traffic may stay: that of a host on this leaf alone
             _last_of(lambda: not self._shows(exchange, "is_empty"), self.place.settle_s)
@@ -226,9 +220,8 @@ class Shift:
         finally:
             self.ours = self._shows(exchange, "is_away")
         if self.ours:
-            raise DeviceError(
-                f"{exchange.session.where} still shows {self.drain.title} in `{self.drain.asks}`"
-            )
+            shows = f"still shows {self.drain.title} in `{self.drain.asks}`"
+            raise DeviceError(f"{exchange.session.where} {shows}")
         self._path.unlink(missing_ok=True)
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
@@ -241,21 +234,15 @@ class Shift:
         for line in lines:
             text = exchange.driver.find_refusal(exchange.session.run(line))
             if text is not None:
-                raise DeviceError(
-                    f"{exchange.session.where} refused a line of {drain.title}: `{line}`: {text}\n"
-                    "  fix    plan a maintenance window and set disruption.ports to allow: then "
-                    "no port is drained first"
-                )
+                words = {"where": exchange.session.where, "line": line, "text": text}
+                raise DeviceError(fault_text(__file__, "refused-drain", drain=drain, **words))
 
     def explain(self) -> str:
         """The text that a failure adds while traffic is still away."""
         if self.drain is None or not self.ours:
             return ""
-        device, drain = self.endpoint.device, self.drain
-        return (
-            f"\n  traffic {device} is still in {drain.title}. The next run brings it back\n      "
-            f"    after its change. By hand: {'; '.join(drain.back)}"
-        )
+        words = {"device": self.endpoint.device, "back": "; ".join(self.drain.back)}
+        return f"\n  {fault_text(__file__, 'still-away', drain=self.drain, **words)}"
 
 
 @dataclass(slots=True)
@@ -296,15 +283,9 @@ class Gate:
         kept = FOLDER.parent / self._file
         if missing := _last_of(look, self.place.settle_s):
             keep_current(self._file, self.before.model_dump_json() + "\n")
-            raise DeviceError(
-                f"{self.endpoint.where} saved the settings of the file, but "
-                f"{self.place.settle_s:g} s after the change it still lacks ports or sessions "
-                "that it had before\n"
-                f"  missing {missing}\n"
-                "  result  the switch keeps the new settings; no later wave begins. The next run "
-                "checks again.\n          If something is gone for good, such as a cable, delete "
-                f"{kept}"
-            )
+            words = {"endpoint": self.endpoint, "limit_s": self.place.settle_s}
+            text = fault_text(__file__, "unsettled", missing=missing, kept=kept, **words)
+            raise DeviceError(text)
         kept.unlink(missing_ok=True)
 
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
+from components.core.templates import fault_text
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.parts import Identity, fold_ports
 from components.fabric.state import SwitchState
@@ -195,10 +196,8 @@ def lost_text(
     end = "the next run continues from the current state"
     if guard is not None and candidate.stage != "none":
         end = f"the switch itself restores the previous configuration within {guard.rollback_s} s"
-    return (
-        f"{error}\n  result  {how} while the switch was changed; {candidate.kept}, and"
-        f" {end}\n  taken   {lines}"
-    )
+    words = {"error": error, "candidate": candidate, "how": how, "end": end, "lines": lines}
+    return fault_text(__file__, "lost", **words)
 
 
 def values_text(before: SwitchState, target: SwitchState, after: SwitchState | None) -> str:
@@ -237,11 +236,7 @@ def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Seque
     if found and taken:
         raise StoppedError(f"would now interrupt traffic, which disruption.ports denies: {found}")
     if found:
-        raise DeviceError(
-            f"{where}: this update would interrupt traffic: {found}. Nothing was changed.\n"
-            "  where  disruption.ports = deny\n"
-            "  fix    plan a window and write disruption.ports: allow, or take the change back"
-        )
+        raise DeviceError(fault_text(__file__, "interrupts", where=where, found=found))
 
 
 def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
@@ -250,12 +245,8 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
         f"{one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}"
         for line in error.text.splitlines()
     ]
-    return DeviceError(
-        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n    "
-        + "\n    ".join(_first_lines(lines) or ["(empty)"])
-        + "\n  fix    compare its release with docs/reference/rules.md#switch-release, which lists "
-        "the supported releases; if yours is listed, report this answer"
-    )
+    text = "\n    ".join(_first_lines(lines) or ["(empty)"])
+    return DeviceError(fault_text(__file__, "unreadable", where=where, error=error, lines=text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.core.errors import SpecError
+from components.core.templates import fault_text
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.parts import ALL_PORTS, IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import MTU_WORD, BgpState, SwitchState
@@ -157,10 +158,8 @@ def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
     for member in partition.members:
         host = spec.host(member.host)
         if host is None or not host.hca_guids:
-            raise SpecError(
-                f"partition {partition.name}: the port GUIDs of {member.host} are not known; "
-                "list them as hca_guids of the host"
-            )
+            words = {"partition": partition, "member": member}
+            raise SpecError(fault_text(__file__, "unknown-guids", **words))
         membership = member.membership or partition.membership
         kind = _AT_INDEX_0[membership] if partition.index0 else membership
         ports = (port for port in host.hca_sriov if port.rail in rails)

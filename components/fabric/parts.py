@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from components.core.difference import Effect
 from components.core.errors import DeviceError
 from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
+from components.core.templates import fault_text
 
 WRITTEN: Final = "written"
 """The configuration says this setting in words."""
@@ -340,12 +341,8 @@ def refuse_other(
     """Refuse, before the first write, a switch of another serial number or another stack."""
     wanted, source = (serial, "the file says") if serial else (was.serial if was else "", "it was")
     if now and now.serial and wanted and now.serial != wanted:
-        raise DeviceError(
-            f"{where}: this is another switch: its serial number is {now.serial}, and {source}"
-            f" {wanted}. Nothing was changed.\n"
-            f"  fix    correct its `ssh`; or, if it was replaced, write `serial: {now.serial}` for "
-            "it: docs/howto/rename-and-replace.md"
-        )
+        words = {"where": where, "serial": now.serial, "source": source, "wanted": wanted}
+        raise DeviceError(fault_text(__file__, "other-switch", **words))
     for other in now.stacks if now and stack else ():
         if other != stack:
             raise DeviceError(f"{where}: {other_stack_text(stack, other)}")
@@ -353,12 +350,7 @@ def refuse_other(
 
 def other_stack_text(stack: str, other: str) -> str:
     """What happened and how to go on if a switch has the mark of another stack."""
-    return (
-        f"the stack {other} manages this switch, and this is the stack {stack}: destroying either "
-        "stack would remove the settings of the other. Nothing was changed.\n"
-        f"  fix    keep the switch in one file; if {other} is gone for good, run `sudo rmdir "
-        f"{MARKS}/{other}` on the switch"
-    )
+    return fault_text(__file__, "other-stack", stack=stack, other=other, folder=MARKS)
 
 
 class _Record(BaseModel):

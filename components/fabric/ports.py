@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.switches.switch_model import Split
+from components.core.templates import fault_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Change, Unsettable
@@ -258,11 +259,9 @@ def refuse_missing(driver: SwitchSystem, actual: SwitchState, target: SwitchStat
         is_now = f"split in {has}" if has > 1 else "whole"
         lines = (line.format(whole=wholes[0], parts=wants) for line in driver.by_hand.lines)
         more = f"; then repeat the line for {_and_more(wholes[1:])}" if wholes[1:] else ""
-        words.append(
-            f"port {_and_more(wholes)} is {is_now}, and the file wants it split in {wants}. No "
-            f"update splits it: {driver.by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
-            f"{more}; save, and update again"
-        )
+        typed = {"lines": ", ".join(f"`{line}`" for line in lines), "more": more}
+        said = {"ports": _and_more(wholes), "is_now": is_now, "wants": wants, **typed}
+        words.append(fault_text(__file__, "unsplit", by_hand=driver.by_hand, **said))
     if words:
         raise Unsettable("; ".join(words))
 

@@ -18,6 +18,7 @@ from typing import Final, Literal, Self
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import Bug
+from components.core.templates import fault_text
 from components.fabric.moves import Packed
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import base
@@ -449,10 +450,7 @@ def find_stale(text: str) -> tuple[str, ...]:
     waiting = _waiting(text)
     for name, row in waiting.items():
         if base.CANDIDATE_PREFIX not in row:
-            raise base.Occupied(
-                f"revision {name} awaits confirmation and is not Railyard's; wait for it, confirm"
-                f" it by `nv config apply {name} --confirm-yes`, or end it by `--confirm-no`"
-            )
+            raise base.Occupied(fault_text(__file__, "waiting", name=name))
     return tuple(waiting)
 
 

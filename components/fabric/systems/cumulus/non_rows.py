@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from components.core.templates import fault_text
 from components.fabric.parts import WRITTEN, read_fields, read_list, write_list, write_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import cumulus as nvue
@@ -147,18 +148,11 @@ def split_lines(states: rows.States) -> Iterator[Line]:
         held = (states[0].splits or {}).get(whole, (whole,))
         if len(parts) > 1 and held != parts:
             if len(held) > 1:
-                raise Unsettable(
-                    f"port {whole} is split in {len(held)}, and the file wants {len(parts)} parts. "
-                    "Its parts would lose their settings: take them out of the file, update, and "
-                    f"put them back; or type `nv unset interface {','.join(held)}`, "
-                    f"`nv unset interface {whole} {_SPLIT}` and `nv config apply`"
-                )
+                words = {"count": len(held), "wants": len(parts), "parts": ",".join(held)}
+                text = fault_text(__file__, "other-split", whole=whole, path=_SPLIT, **words)
+                raise Unsettable(text)
             if whole in _list(states[0], _HELD) and whole not in states[1].ports:
-                raise Unsettable(
-                    f"port {whole} has settings outside the plan, which its parts would lose. Read "
-                    f"`nv config show`; if you can do without them, type `nv unset interface "
-                    f"{whole}` and `nv config apply`"
-                )
+                raise Unsettable(fault_text(__file__, "more-settings", whole=whole))
             coming.setdefault(len(parts), []).append(whole)
         elif len(held) > len(parts):
             # An entry from before our change stays, as a blank one; an entry that we made goes.
@@ -356,9 +350,5 @@ def _require_profile(states: rows.States) -> None:
             found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
         culprit = culprit or (name if found else "")
     if found:
-        raise Unsettable(
-            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
-            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
-            f"show` and unset them, for example `nv unset interface {culprit or 'swp1'} qos "
-            "mapping`"
-        )
+        words = {"found": "; ".join(dict.fromkeys(found)), "port": culprit or "swp1"}
+        raise Unsettable(fault_text(__file__, "overridden", target=target, **words))

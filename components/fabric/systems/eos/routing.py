@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from string import ascii_letters
 from typing import Any, Final
 
+from components.core.templates import fault_text
 from components.fabric.parts import read_list, write_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems import rows as table
@@ -202,10 +203,7 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     for name, wanted in (target.addresses or {}).items():
         plain = [each for each in wanted if _entry(each)[0] == 0 and not each.endswith(_SECOND)]
         if len(plain) > 1:
-            raise Unsettable(
-                f"{name} has the address {plain[0]}, and the file wants {plain[1]}; EOS keeps one. "
-                f"Remove {plain[0]} on the switch, or change the file"
-            )
+            raise Unsettable(fault_text(__file__, "second-address", name=name, plain=plain))
         mtus = [each for each in wanted if each.startswith(MTU_WORD)]  # its own, and then ours
         has = {*(actual.addresses or {}).get(name, ()), *mtus[:-1]}
         new = [each for each in dict.fromkeys((*mtus, *wanted)) if each not in has]
@@ -234,10 +232,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     if wanted is None:
         return
     if wanted.asn is not None and MODEL not in _held(actual):
-        raise Unsettable(
-            f"BGP between ports needs `{MODEL}`, which the switch has not. It takes a "
-            "reload, so we do not set it: do so once, save, reload the switch, and run this again"
-        )
+        raise Unsettable(fault_text(__file__, "model", line=MODEL))
     if was.asn is not None and wanted.asn != was.asn:
         foreign = [
             line
@@ -251,11 +246,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
         elif wanted.asn is None:
             wanted = wanted.model_copy(update={"asn": was.asn})  # others' lines are in it by now
         else:
-            raise Unsettable(
-                f"the switch runs BGP {was.asn} with settings outside the plan, and AS number "
-                f"{wanted.asn} would remove them all: read `show running-config | section router "
-                f"bgp`, and write asn: {was.asn} or remove it on the switch"
-            )
+            raise Unsettable(fault_text(__file__, "foreign-bgp", was=was, wanted=wanted))
     if wanted.asn is not None:
         lines = [*_Way(was, wanted, held, _router_lines(_held(target))).lines()]
         inner = [line.rpartition(WITHIN)[2] for line in lines if WITHIN in line]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
+from components.core.templates import fault_text
 from components.fabric.parts import Session, Sessions, why_unread, write_list
 from components.fabric.ports import marking_of
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
@@ -157,9 +158,8 @@ def find_stale(text: str) -> tuple[str, ...]:
         is_ours = name.startswith(base.CANDIDATE_PREFIX)
         end = f"wait for it, or end it with `configure session {name} abort`"
         if waits and not is_ours:
-            raise base.Occupied(
-                f"the configuration session {name} awaits confirmation and is not Railyard's; {end}"
-            )
+            why = "awaits confirmation and is not Railyard's"
+            raise base.Occupied(f"the configuration session {name} {why}; {end}")
         if is_ours and session.instances:
             raise base.Occupied(f"another run is in the configuration session {name}; {end}")
         if is_ours and (waits or session.state == "pending"):
@@ -315,10 +315,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
         classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
         used = (each for p in wanted.ports.values() for each in (*p.ecn, *(p.strict_classes or ())))
         for tc in (each for each in used if each and queues.get(each, each) != each):
-            why = (
-                f"traffic class {tc} is mapped to queue {queues[tc]}, but its ECN and schedule "
-                f"are set on queue {tc}; remove that line"
-            )
+            why = fault_text(__file__, "moved-class", tc=tc, queue=queues[tc])
             raise base.Unreadable(MAPS, answers[MAPS], why)
         if asked is not None:
             parts["dscp_classes"] = {dscp: classes[dscp] for dscp in asked}
@@ -346,10 +343,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
 def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
     missing = [name for name in target.ports if name not in actual.ports]
     if missing:
-        raise base.Unsettable(
-            f"{', '.join(missing)}: not found, or part of a bundle, a tunnel or a tap; read "
-            "`show running-config interfaces`"
-        )
+        raise base.Unsettable(fault_text(__file__, "not-plain", ports=", ".join(missing)))
     return table.write_steps(_STEPS, actual, target)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from components.core.templates import fault_text
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.ranges import fill_membership
@@ -164,10 +165,8 @@ class PortPlan:
         if not agrees:
             shared = (row for row, _ in db.read_settings(self.was).get(name, {}))
             for each in (row for row in shared if row.startswith("QUEUE|") and "-" in row):
-                raise Unsettable(
-                    f"{each} is one row for several queues of {self.name}, and queue {tc} needs "
-                    "its own: write one row for each queue, and run this again"
-                )
+                words = {"row": each, "port": self.name, "tc": tc}
+                raise Unsettable(fault_text(__file__, "joined-queues", **words))
             if name == "buffers":
                 self._want_groups(as_wanted=as_wanted)
             for cell, text in wanted.items():
@@ -239,17 +238,9 @@ class PortPlan:
             return {} if port.pfc_watchdog is False else None
         polled = read.poll_ms(implied)
         if read.UNPOLLED in implied:
-            raise Unsettable(
-                "its PFC watchdogs see nothing, since the polling of their counters is off. It is "
-                "one setting for all ports, so we do not change it: run `sudo pfcwd counter_poll "
-                "enable`, save, and run this again"
-            )
+            raise Unsettable(fault_text(__file__, "unpolled"))
         if times is not None and min(times) < polled:
-            raise Unsettable(
-                f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. "
-                "How often they look is one setting for all ports, so we do not change it: run "
-                f"`sudo pfcwd interval {min(times)}`, save, and run this again"
-            )
+            raise Unsettable(fault_text(__file__, "slow-polls", polled=polled, least=min(times)))
         wanted = {cell: text for cell, text in self.now.items() if cell[0] == row}
         wanted[row, "action"] = read.ACTION
         for number, time in enumerate(read.RANGES_MS):
@@ -268,11 +259,8 @@ class PortPlan:
             for priority in lacking:
                 self._put((db.GROUP.format(self.name, priority), "profile"), db.DYNAMIC_PROFILE)
         elif as_wanted and was.pfc_priorities == port.pfc_priorities and not self._length_moves:
-            raise Unsettable(
-                f"PFC of {self.name} is on, and the switch made no lossless buffer for priority "
-                f"{lacking[0]}. Look at CABLE_LENGTH and the speed of the port: the platform's "
-                "pg_profile_lookup.ini must have a line for both"
-            )
+            words = {"port": self.name, "priority": lacking[0]}
+            raise Unsettable(fault_text(__file__, "no-buffer", **words))
 
     def _put_back_groups(self, before: Cells) -> None:
         """Delete the groups made for our PFC; the switch makes those of a list that stays."""
@@ -329,10 +317,8 @@ class PortPlan:
                 offered = list(filter(None, offers.get(f"supported_{name}s", "").split(",")))
                 follows = name == "fec" and (self.row, "speed") in self.first
                 if offered and value not in offered and not follows:
-                    raise Unsettable(
-                        f"{name} {value} of {self.name} is not offered by the port, which has "
-                        f"{', '.join(offered)} (supported_{name}s of STATE_DB)"
-                    )
+                    words = {"name": name, "value": value, "offered": ", ".join(offered)}
+                    raise Unsettable(fault_text(__file__, "not-offered", port=self.name, **words))
                 (self.last if field.native else self.first if text else defaults)[cell] = value
             stays_absent = text == before and field.is_absent(self.was, before)
             if field.is_absent(self.port, text) and not stays_absent:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.core.templates import fault_text
 from components.fabric.parts import sources
 from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
@@ -66,9 +67,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     """
     for name in wanted:
         if name not in tables["PORT"]:
-            why = f"port {name} does not exist; if it is a part of another port, that port must be "
-            why += "split first: `sudo config interface breakout`"
-            raise Unreadable(command, HIDDEN, why)
+            raise Unreadable(command, HIDDEN, fault_text(__file__, "missing-port", name=name))
     _require_spans(command, tables, {*wanted})
     joined: Rows = {}
     split: Rows = {}
@@ -81,14 +80,8 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     if joined:
         lines = "\n    ".join((*db.delete_rows(joined), *db.document(split)))
         sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
-        raise Unreadable(
-            command,
-            HIDDEN,
-            f"the template of HwSKU {sku} writes one row for several ports: {next(iter(joined))}. "
-            "SONiC does not document which row wins if a single port has one too, so Railyard "
-            "changes neither: split the row by these lines, which set the QoS of its ports again, "
-            f"and save:\n    {lines}",
-        )
+        words = {"sku": sku, "row": next(iter(joined)), "lines": lines}
+        raise Unreadable(command, HIDDEN, fault_text(__file__, "joined-ports", **words))
 
 
 def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:

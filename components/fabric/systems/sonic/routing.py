@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
+from components.core.templates import fault_text
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.sonic import rows as db
@@ -172,12 +173,7 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
     if wanted is None or wanted.asn is None:
         return False
     if held.get(METADATA, {}).get(MODE) != "true":
-        raise Unsettable(
-            f"This switch does not take BGP from CONFIG_DB: {METADATA} lacks {MODE}. Setting it "
-            "restarts BGP and replaces its configuration, so Railyard leaves that to you: write "
-            f"{MODE} true there, and docker_routing_config_mode unified, save, run `sudo systemctl "
-            "restart bgp`, and run this again"
-        )
+        raise Unsettable(fault_text(__file__, "other-daemon", row=METADATA, mode=MODE))
     if was.asn in {None, wanted.asn}:
         return False
     tables = {row: row.partition("|")[0] for row in held}  # of route maps only ours are read
@@ -188,10 +184,7 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
         if {*held[row]} - {SHUTDOWN} - _KNOWN.get(table, frozenset())
     ]
     if odd:
-        raise Unsettable(
-            f"the switch runs BGP {was.asn} with settings outside the plan, such as {odd[0]}, "
-            f"which another AS number would end: write asn: {was.asn}, or remove them on the switch"
-        )
+        raise Unsettable(fault_text(__file__, "foreign-bgp", was=was, row=odd[0]))
     return True
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
+from components.core.templates import fault_text
 from components.fabric.parts import WHOLE, write_list, write_text
 from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
@@ -270,11 +271,7 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
 def _refuse(actual: SwitchState, target: SwitchState) -> None:
     wanted = any(port.lossless_buffers for port in target.ports.values())
     if target.roce == "lossless" and actual.roce == "none" and wanted:
-        raise base.Unsettable(
-            "lossless needs the buffer pool ingress_lossless_pool, which the switch has not. "
-            "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
-            "every port, so we do not run it: do so once, save, and run this again"
-        )
+        raise base.Unsettable(fault_text(__file__, "no-pool"))
     # A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it.
     joins = {
         name
@@ -284,11 +281,7 @@ def _refuse(actual: SwitchState, target: SwitchState) -> None:
     freed = {name for name, left in (target.addresses or {}).items() if not left}
     lines = [line for name, line in routing.held_interfaces(actual) if name in joins - freed]
     if lines:
-        raise base.Unsettable(
-            "these ports belong in a VLAN, but they are routed or in a bundle, as the factory's "
-            "preset t1 leaves them. They may carry other sessions, so Railyard leaves that to you: "
-            "run these lines, save, and run this again:\n    " + "\n    ".join(lines)
-        )
+        raise base.Unsettable(fault_text(__file__, "held-ports", lines="\n    ".join(lines)))
 
 
 def _own_rows(
@@ -426,19 +419,17 @@ def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.L
     names = f"({'|'.join(desired.ports)})"
     joined = rf"^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,|^QUEUE\|{names}\|.+-"
     routed = rf"^INTERFACE\|{names}(\||$)|^PORTCHANNEL_MEMBER\|.*\|{names}$"
+    pool, metadata = f"BUFFER_POOL|{db.LOSSLESS_POOL}", "DEVICE_METADATA|localhost"
     tests = {
-        f"{_KEYS} | grep -Ecx 'PORT\\|{names}' | grep -qx {len(desired.ports)}": "a port of the "
-        "file is not there",
-        f"! {_KEYS} | grep -E '{joined}|{routed}'": "these rows are one for several queues or "
-        "ports, or make a port routed or part of a bundle - executor device says what to do",
+        f"{_KEYS} | grep -Ecx 'PORT\\|{names}' | grep -qx {len(desired.ports)}": "exec-no-port",
+        f"! {_KEYS} | grep -E '{joined}|{routed}'": "exec-joined",
     }
     if desired.roce:
         tests |= {
-            f"{_DB} HGET 'BUFFER_POOL|{db.LOSSLESS_POOL}' type | grep -Eqx 'ingress|both'": f"no "
-            f"{db.LOSSLESS_POOL} - run sudo config qos reload once, save, and update again",
-            f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic": "the "
-            "buffer model is dynamic - executor device can set that",
+            f"{_DB} HGET '{pool}' type | grep -Eqx 'ingress|both'": "exec-no-pool",
+            f"! {_DB} HGET '{metadata}' buffer_model | grep -qx dynamic": "exec-dynamic",
         }
+    faults = {test: fault_text(__file__, row, pool=db.LOSSLESS_POOL) for test, row in tests.items()}
     other = {"tagged": "untagged", "untagged": "tagged"}
     members = {
         f"VLAN_MEMBER|Vlan{vlan}|{name}": other[tagging]
@@ -446,7 +437,7 @@ def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.L
         for vlan, tagging in vlan_members(port).items()
     }
     ours = "|".join(members).replace("|Vlan", "\\|Vlan").replace("|Ethernet", "\\|Ethernet")
-    sent = [f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}' for test, why in tests.items()]
+    sent = [f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}' for test, why in faults.items()]
     theirs = f"grep -E '^VLAN_MEMBER\\|.*\\|{names}$' | grep -Evx '{ours}'"
     sent.append(f"{_KEYS} | {theirs} | {_EACH_GOES}")
     for row, tagging in members.items():
