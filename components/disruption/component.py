@@ -50,11 +50,7 @@ class Reboots(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _step(
-        self,
-        name: str,
-        remote: Remote,
-        steps: Sequence[HostRebootStep],
-        after: pulumi.Resource,
+        self, name: str, remote: Remote, steps: Sequence[HostRebootStep], after: pulumi.Resource
     ) -> pulumi.Resource:
         """Run `railyard device reboot-hosts`; a repair or a waiting change of a host repeats it."""
         environment: dict[str, pulumi.Input[str]] = {}

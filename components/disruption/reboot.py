@@ -19,14 +19,7 @@ from components.core.errors import Bug, DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
 from components.core.templates import fault_text
 from components.disruption.forecast import Waiting, read_waiting
-from components.disruption.node import (
-    POLL_S,
-    Node,
-    Turn,
-    open_node,
-    refuse_other_name,
-    run_alone,
-)
+from components.disruption.node import POLL_S, Node, Turn, open_node, refuse_other_name, run_alone
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
