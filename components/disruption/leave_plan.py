@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, cast
 
 from pydantic import TypeAdapter
 
 from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
-from components.core.templates import finding_of
+from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied
 from components.kubernetes.planes import base
@@ -144,14 +145,6 @@ def denied(what: str, device: str, undo: str = "take the change back") -> Findin
     return refusal("disruption", what, Place(("disruption", "reboots"), "deny"), fix, device)
 
 
-def how_to_allow(count: int) -> str:
-    """Return the fix for too many workers that leave service at once."""
-    return (
-        f"write `disruption: {{max_unavailable: {count}}}` if the jobs can spare them, or plan a"
-        " window and write `disruption: {ports: allow}`"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class PortsLeave:
     """The nodes behind the ports of one switch, and how they leave."""
@@ -208,10 +201,8 @@ class PortsLeave:
         nodes, parts = self.behind(ports), self.groups(ports)
         if nodes:
             turns = f", in {len(parts)} groups, one after the other" if len(parts) > 1 else ""
-            yield (
-                f"WILL LEAVE SERVICE: {', '.join(nodes)}: drained before their ports of"
-                f" {self.switch} change{turns}"
-            )
+            words = {"nodes": ", ".join(nodes), "switch": self.switch, "turns": turns}
+            yield fault_text(__file__, "leaving", **words)
 
     def refused(self, ports: Sequence[str]) -> Iterator[Finding]:
         """Yield why too many nodes would leave at once; the step refuses this too."""
@@ -219,8 +210,8 @@ class PortsLeave:
             going = [name for name in self.behind(part) if name in self.workers]
             if len(going) > self.max_unavailable:
                 where = Place(("disruption", "max_unavailable"), str(self.max_unavailable))
-                words = {"names": ", ".join(going), "fix": how_to_allow(len(going))}
-                yield finding_of(__file__, "whole-switch", where, device=self.switch, **words)
+                find = partial(finding_of, __file__, "whole-switch", where, device=self.switch)
+                yield find(names=", ".join(going), count=len(going))
 
 
 def plan_ports(

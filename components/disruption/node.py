@@ -19,7 +19,6 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.templates import fault_text
-from components.disruption.leave_plan import how_to_allow
 from components.disruption.request import HostReboot, NodeUpgrade
 from components.kubernetes.client import Answer, Body, Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.planes.base import ClusterRef
@@ -411,8 +410,8 @@ def refuse_too_many(
     if names and len(names) + len(away) > max_unavailable:
         out = f", and {', '.join(away)} is out of service already" if away else ""
         words = {"names": ", ".join(names), "out": out, "limit": max_unavailable}
-        fix = how_to_allow(len(names) + len(away))
-        raise DeviceError(fault_text(__file__, "too-many", fix=fix, **words))
+        count = len(names) + len(away)
+        raise DeviceError(fault_text(__file__, "too-many", count=count, **words))
 
 
 def _is_away(nodes: Nodes, name: str) -> bool:

@@ -53,12 +53,6 @@ Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
 """The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
 _STATE = TypeAdapter(SwitchState)
-_UNSAVED: Final = "  result  it is in force and not saved; the next update sends and saves it again"
-_MAYBE_SENT: Final = (
-    "  result  not saved: a reboot restores the previous configuration. Accepted lines may be in "
-    "force\n  fix     correct the lines that the switch refused, then update again: the whole text "
-    "is sent once more"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,14 +351,14 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
         words = {"endpoint": request.endpoint, "variable": OUTPUT_VARIABLE}
         raise UsageError(fault_text(__file__, "unjudged", **words))
     output, saving = environ[OUTPUT_VARIABLE], request.judges.kind == "save"
-    refusal, end = system_of(request.os).find_refusal(output), _UNSAVED if saving else _MAYBE_SENT
+    refusal = system_of(request.os).find_refusal(output)
     if refusal is not None:
         fault = f"refused {'to save' if saving else 'a line of the exec'}"
     elif saving or is_expected(request.os, output):
-        device, desired = request.endpoint.device, request.desired
-        return moves.dump_evidence(
-            moves.SwitchEvidence(device, (), 0, (), saved=saving, desired=desired)
-        )
+        who, desired = request.endpoint.device, request.desired
+        evidence = moves.SwitchEvidence(who, (), 0, (), saved=saving, desired=desired)
+        return moves.dump_evidence(evidence)
     else:
         fault, refusal = "answered the exec with a text that tells no success", output.strip()
-    raise DeviceError(f"{request.endpoint.where} {fault}\n  switch  {refusal or 'nothing'}\n{end}")
+    words = {"endpoint": request.endpoint, "fault": fault, "refusal": refusal or "nothing"}
+    raise DeviceError(fault_text(__file__, "unsaved" if saving else "maybe-sent", **words))

@@ -18,6 +18,7 @@ from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference, Effect, ForeignSetting, RoutingFault
 from components.core.plain_text import counted
 from components.core.settings import asked
+from components.core.templates import fault_text
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.cabling import Networks, applied_networks, find_routing_faults
@@ -42,10 +43,6 @@ CHANGES_CLASS: Final = "running traffic changes its class"
 MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
 """First words of the lines about interruptions, and about changes without a timed restore."""
 _UNKNOWN: Final = "interrupts: not known"
-_NO_TIMER: Final = (
-    "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
-    " next update or a restart; have its console at hand"
-)
 
 
 def baseline_file(stack: str, device: str) -> Path:
@@ -256,7 +253,7 @@ def preview_switch(
             said = f"UNPROVEN lines for {', '.join(names)}: {why}"
             lines.append(f"{said}; the reading after it decides")
     if plan.timed_restore_s is None:
-        lines.append(_NO_TIMER.format(system_of(plan.os).title))
+        lines.append(fault_text(__file__, "no-timer", title=system_of(plan.os).title))
     return "\n  ".join(lines)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from components.core.difference import Effect
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device
-from components.core.templates import finding_of, read_table
+from components.core.templates import fault_text, finding_of, read_table
 from components.hosts import software
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import find_row
@@ -49,10 +49,7 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
             if waiting := _list(each for each in shown if each.set):
                 lines.append(f"{pci}: {waiting} is set and waits for {needs}")
             if hidden := ", ".join(each.parameter for each in own if each.current == "hidden"):
-                lines.append(
-                    f"{pci}: hidden until ADVANCED_PCI_SETTINGS is active: {hidden}. This needs "
-                    "two card restarts: run `pulumi up` again after the first"
-                )
+                lines.append(fault_text(__file__, "hidden", pci=pci, names=hidden))
         found += ["\n  ".join(lines)] if pending else []
     return tuple(found)
 
@@ -194,9 +191,8 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
 
 def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Finding, ...]:
     """Whether the host has as many GPUs as the file says, by its PCI devices."""
-    look = parse_look(
-        f"{key}={value}" for key, value in seen.items() if key.startswith(LOOK_PREFIX)
-    )
+    lines = (f"{key}={value}" for key, value in seen.items() if key.startswith(LOOK_PREFIX))
+    look = parse_look(lines)
     if not look.seen or len(look.gpus) == wanted:
         return ()
     return (_fault(device, "gpus", str(len(look.gpus)), str(wanted)),)

@@ -132,9 +132,8 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     kept: dict[str, str] = {}
     for nic in host.nics:
         floor = asked.floor_of(nic.model)
-        kept |= below(
-            f"nic.{nic.pci}", {"model": nic.model} | ({"fw_floor": floor} if floor else {})
-        )
+        card = {"model": nic.model} | ({"fw_floor": floor} if floor else {})
+        kept |= below(f"nic.{nic.pci}", card)
     if host.role == "worker" and firmware_by_operator(spec):
         return kept
     for port in (*host.nics, *host.hca_sriov):
@@ -179,9 +178,8 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     """`NUM_OF_VFS` of a card: the value in the file, or the most that one of its ports needs."""
     card = port.pci.rpartition(".")[0]  # the card's ports are functions of one PCI device
     ports = (*host.nics, *host.hca_sriov)
-    return asked.num_of_vfs or max(
-        each.vfs for each in ports if each.pci.rpartition(".")[0] == card
-    )
+    needed = (each.vfs for each in ports if each.pci.rpartition(".")[0] == card)
+    return asked.num_of_vfs or max(needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +194,6 @@ class PendingBoot:
     needs: Needs
     set: bool = False
     """It is already set, and only waits."""
-
-    def __str__(self) -> str:
-        """The setting in words, for a preview."""
-        return (
-            f"{self.parameter} of {self.pci}: {self.current} -> {self.next}, "
-            f"needs {NEEDS_WORDS[self.needs]}"
-        )
 
 
 def needs_of(observed: HostState, pci: str) -> Needs:

@@ -20,7 +20,7 @@ from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Finding, Place
-from components.core.templates import finding_of
+from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
@@ -296,7 +296,4 @@ def _of_hypervisor(plan: HypervisorPlan, observed: Mapping[str, HostState]) -> I
         facts = observed.get(guest.endpoint.device, HostState({})).values
         for card in guest.cards:
             if (now := facts.get(f"nic.{card}.ats", "on")) != "on":
-                yield (
-                    f"{plan.name} would be rebooted: ATS_ENABLED of {card} in"
-                    f" {guest.endpoint.device} is {now}, want on"
-                )
+                yield fault_text(__file__, "ats", plan=plan, card=card, guest=guest, now=now)

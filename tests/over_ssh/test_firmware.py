@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from components.hosts.host_plan import HostPlan
-from components.hosts.software import pending_firmware
+from components.hosts.software import PendingBoot, pending_firmware
 from components.model.cards import Firmware, FirmwareFloor
 from components.model.cluster import ClusterSpec
 from components.model.hosts import HostGroup
@@ -71,10 +71,10 @@ def test_more_vfs_than_the_card_offers_come_with_its_next_start(lab: HostLab) ->
     waiting = cast("list[str]", first["waiting"])
     assert {f"{CARD}.vfs", f"{CARD}.vf_mtu_bytes", f"{CARD}.fw_pci_wr_ordering"} <= set(waiting)
     pending = pending_firmware(lab.observe(plan), plan.desired)
-    assert [str(each) for each in pending if each.pci == PCI] == [
-        f"ADVANCED_PCI_SETTINGS of {PCI}: off -> on, needs a reboot",
-        f"NUM_OF_VFS of {PCI}: 16 -> {VFS}, needs a reboot",
-        f"PCI_WR_ORDERING of {PCI}: hidden -> force_relax, needs a reboot",
+    assert [each for each in pending if each.pci == PCI] == [
+        PendingBoot(PCI, "ADVANCED_PCI_SETTINGS", "off", "on", "reboot", set=True),
+        PendingBoot(PCI, "NUM_OF_VFS", "16", str(VFS), "reboot", set=True),
+        PendingBoot(PCI, "PCI_WR_ORDERING", "hidden", "force_relax", "reboot"),
     ]
     assert evidence(lab.apply(plan))["changed"] == []
     lab.ask(op="reboot", device="gpu01")
@@ -199,8 +199,8 @@ def test_firmware_that_is_not_asked_for_any_more_keeps_the_vfs(lab: HostLab) -> 
     assert f"the file wants {VFS}, and the next boot would leave none. Keep" in refused.stderr
     assert snapshot(lab, "gpu01") == before
     fewer = plan_of(lab, "gpu01", Firmware())
-    told = [str(each) for each in pending_firmware(lab.observe(fewer), fewer.desired)]
-    assert f"NUM_OF_VFS of {PCI}: {VFS} -> 16, needs a reboot" in told
+    told = pending_firmware(lab.observe(fewer), fewer.desired)
+    assert PendingBoot(PCI, "NUM_OF_VFS", str(VFS), "16", "reboot") in told
     for _ in range(2):
         again = evidence(lab.apply(fewer))
         assert (again["firmware_needs"], again["reboot_required"]) == ("reboot", True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from components.core.templates import fault_text
 from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import base, mellanox_cli, switch_system
@@ -163,10 +164,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
     if (text := answers.get(rows.SWITCHPORTS)) is not None:
         members = rows.read_members(Answer(rows.SWITCHPORTS, text))
         for name in {*wanted.ports} - {*members}:
-            why = (
-                f"port {name} is not a switchport: it is routed (`no switchport`), or it does not "
-                f"exist. To make it one: interface ethernet {name} switchport force"
-            )
+            why = fault_text(__file__, "no-switchport", name=name)
             raise base.Unreadable(rows.SWITCHPORTS, text, why)
     elif whole is not None:
         members = whole.members(wanted) or {}

@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 
+from components.core.templates import fault_text
 from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Answer, Change, Reading, Unsettable
@@ -23,10 +24,6 @@ READ: Final = f"GET {PKEYS}?guids_data=true"
 SM_CONF: Final = "GET /ufmRest/app/smconf"
 _ADAPTIVE: Final = ("ar_", "dfp")
 """How the names of routing engines with adaptive routing begin: `ar_updn`, `ar_ftree`, `dfp2`."""
-_NOT_ADAPTIVE: Final = (
-    "UFM's subnet manager runs a routing engine without adaptive routing. Set it yourself in its "
-    "opensm.conf, `routing_engine ar_updn` for a tree, and have opensm read it: `pkill -HUP opensm`"
-)
 MANAGEMENT: Final = 0x7FFF
 """UFM's own partition, which it lets no user change (user manual, "PKeys Window")."""
 _FAILED: Final = "[status "
@@ -73,7 +70,7 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...
     if target.ib is None:
         return ()
     if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:
-        raise Unsettable(_NOT_ADAPTIVE)
+        raise Unsettable(fault_text(__file__, "not-adaptive"))
     held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
     wanted = target.ib.partitions
     changes = [(*_lines(held.get(name), each),) for name, each in wanted.items()]
