@@ -15,8 +15,7 @@ from components.core.problem import Finding, on_device
 from components.core.templates import fault_text, finding_of, read_table
 from components.hosts import software
 from components.hosts.host_plan import HostPlan
-from components.hosts.keys.ask import find_row
-from components.hosts.keys.table import effect_of
+from components.hosts.keys.ask import effect_of, find_row
 from components.hosts.look import LOOK_PREFIX, parse_look
 from components.model.cluster import ClusterSpec
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from components.core.settings import Impact
 from components.fabric.effects import TABLE, Row
-from components.hosts.keys.table import HostKey, all_keys, effect_of
+from components.hosts.keys.ask import HostKey, all_keys, effect_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/effects.md"
 _RULE: Final = "|---"

@@ -21,6 +21,9 @@ from components.core.difference import Effect
 from components.core.problem import Json
 from components.hosts.host_plan import plan_hosts
 from components.hosts.keys.ask import (
+    HostKey,
+    all_keys,
+    effect_of,
     expression,
     find_row,
     globs,
@@ -28,7 +31,6 @@ from components.hosts.keys.ask import (
     loads_driver,
     needs_boot,
 )
-from components.hosts.keys.table import HostKey, all_keys, effect_of
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec

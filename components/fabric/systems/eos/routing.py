@@ -164,12 +164,8 @@ def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState
     )
 
 
-def _words(state: SwitchState) -> Lines | None:
-    return read_list(state.native.get(WORDS))
-
-
 def _held(state: SwitchState) -> Lines:
-    return _words(state) or ()
+    return read_list(state.native.get(WORDS)) or ()
 
 
 def _router_lines(words: Lines) -> Lines:
@@ -185,7 +181,7 @@ def _entry(entry: str) -> tuple[int, str, str]:
 
 def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """The lines to remove from interfaces before a port stops being routed."""
-    recorded = _words(target)
+    recorded = read_list(target.native.get(WORDS))
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
         was_absent = recorded is not None and _mark(name, "there") not in recorded
