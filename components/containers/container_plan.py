@@ -26,17 +26,9 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of
 from components.model.once import once
+from components.remote import tools
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
-from components.remote.tools import (
-    Tool,
-    ToolCall,
-    assemble,
-    linux_text,
-    make_tool,
-    shell_lines,
-    strip_comments,
-)
 
 FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
 """sshd hands it to the user's shell, which knows the home folder."""
@@ -120,12 +112,12 @@ def _ssh(name: str, /, **words: object) -> str:
 
 
 @once
-def peer_list(spec: ClusterSpec) -> Tool:
+def peer_list(spec: ClusterSpec) -> tools.Tool:
     """The list: each line with the name of its text before it."""
     lines = (
         f"{name} {line}\n" for name, text in peer_texts(spec).items() for line in text.splitlines()
     )
-    return make_tool("peers", "".join(lines))
+    return tools.make_tool("peers", "".join(lines))
 
 
 def _address_order(text: str) -> tuple[int, str]:
@@ -190,7 +182,7 @@ def _file(folder: str, name: str) -> str:
 
 
 def _script(name: str) -> str:
-    return strip_comments(_file("scripts", f"{name}.sh"))
+    return tools.strip_comments(_file("scripts", f"{name}.sh"))
 
 
 def _search() -> str:
@@ -226,27 +218,27 @@ def short_digest(text: str) -> str:
 
 
 @cache
-def containers_tool() -> Tool:
+def containers_tool() -> tools.Tool:
     """Assemble all scripts that run on a host for its containers."""
     verbs = {
         verb: "".join(_file("scripts", f"{part}.sh") for part in (*parts, verb))
         for verb, parts in _PARTS.items()
     }
-    return assemble(
+    return tools.assemble(
         "containers",
         (
-            linux_text(),
-            shell_lines("mpicont_lines", _mpicont()),
-            shell_lines("dockerfile_lines", dockerfile_text()),
+            tools.linux_text(),
+            tools.shell_lines("mpicont_lines", _mpicont()),
+            tools.shell_lines("dockerfile_lines", dockerfile_text()),
         ),
         verbs,
     )
 
 
-def containers_call(verb: Verb, **arguments: str) -> ToolCall:
+def containers_call(verb: Verb, **arguments: str) -> tools.ToolCall:
     """One verb of the tool of this room."""
     words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
-    return ToolCall(containers_tool(), verb, words)
+    return tools.ToolCall(containers_tool(), verb, words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
+from components.hosts import software
 from components.hosts.harms import Guarded, plan_guards, repaired_settings
 from components.hosts.keys.ask import Leftovers, find_row, leftovers
 from components.hosts.look import LOOK_LINE, Placement, plan_placement
@@ -25,14 +26,6 @@ from components.hosts.settings import (
     routed_cards,
     routing_settings,
     sriov_settings,
-)
-from components.hosts.software import (
-    DRIVER_DEADLINE_S,
-    DRIVER_PARAMETERS,
-    driver_parameters,
-    driver_settings,
-    firmware_settings,
-    repository_text,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults
@@ -51,11 +44,11 @@ FIRMWARE_DEADLINE_S: Final = 30.0
 """Additional seconds for each card with firmware settings: three queries of all parameters and two
 calls that set; the time of one card is a guess."""
 VERIFY_DEADLINE_S: Final = 120.0
-PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
+PARAMETERS: Final = frozenset({"stack", "repair"}) | software.DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
 """Stdin lines that say how to do this run; they are not settings of the host."""
 _TOPICS: Final = (
-    driver_settings, firmware_settings, sriov_settings, qos_settings, kernel_settings,
-    routing_settings,
+    software.driver_settings, software.firmware_settings, sriov_settings, qos_settings,
+    kernel_settings, routing_settings,
 )  # fmt: skip
 
 
@@ -68,7 +61,7 @@ def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
         return {"toolkit.runtime": "present"}
     kept = {"docker.toolkit": "present"}
     if asked and asked.repository:
-        kept["toolkit.repository"] = repository_text(asked.repository)
+        kept["toolkit.repository"] = software.repository_text(asked.repository)
     return kept | ({"toolkit.version": asked.version} if asked and asked.version else {})
 
 
@@ -163,18 +156,17 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
     for host in spec.reached:
         names = all_names.get(host.name)
         desired = with_boot_unit(host_settings(spec, host, names))
-        package = driver_parameters(spec, host)
+        package = software.driver_parameters(spec, host)
         lines = {"stack": stack} | package | toolkit_parameters(spec, host)
         former, call = spec.renamed.hosts.get(host.name), host_call("converge")
         call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
         wanted = HostState({**desired.values, **lines}).render_short()
         settings, endpoint = spec.settings_of(host), host_endpoint(host)
         docker = {"docker.engine", "docker.toolkit"} & desired.values.keys()
-        least_s = DRIVER_DEADLINE_S if package else DOCKER_DEADLINE_S if docker else 0.0
+        least_s = software.DRIVER_DEADLINE_S if package else DOCKER_DEADLINE_S if docker else 0.0
         ports = len(host.nics) + len(host.hca_sriov) if settings.firmware.sets_anything else 0
-        deadline_s = (
-            max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
-        )
+        least_s = max(least_s, float(spec.deadlines.host.converge_s))
+        deadline_s = least_s + FIRMWARE_DEADLINE_S * ports
         step = RemoteStep(
             f"{host.name}-host", endpoint, "sh", wanted, through_proxy(spec, call),
             deadline_s, undo=host_call("undo"), reads=(names,) if names else (),
