@@ -299,8 +299,8 @@ def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:
     if not far:
         return None
     first = min(known[node][:2] for node in far)
-    words = {"runs": _runs(far, found), "version": wanted}
-    return finding_of(__file__, "jump", where, first=first, following=first[1] + 1, **words)
+    words = {"runs": _runs(far, found), "version": wanted, "oldest": f"{first[0]}.{first[1] + 1}"}
+    return finding_of(__file__, "jump", where, **words)
 
 
 def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:

@@ -88,7 +88,7 @@ class Sender:
         words, where = _last_words(answer), self.request.endpoint.where
         if "sudo" in words and "password" in words:
             user = self.request.endpoint.user
-            raise DeviceError(fault_text(__file__, "sudo", where=where, user=user))
+            raise DeviceError(fault_text(__file__, "no-sudo", where=where, user=user))
         fixes: Mapping[str, str] = read_table(__file__, "fixes")
         fix = next((fix for part, fix in fixes.items() if part in words), "see the words above")
         said = {"where": where, "folder": self.folder, "words": words, "fix": fix}

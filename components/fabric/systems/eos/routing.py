@@ -199,7 +199,8 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     for name, wanted in (target.addresses or {}).items():
         plain = [each for each in wanted if _entry(each)[0] == 0 and not each.endswith(_SECOND)]
         if len(plain) > 1:
-            raise Unsettable(fault_text(__file__, "second-address", name=name, plain=plain))
+            words = {"name": name, "held": plain[0], "wanted": plain[1]}
+            raise Unsettable(fault_text(__file__, "second-address", **words))
         mtus = [each for each in wanted if each.startswith(MTU_WORD)]  # its own, and then ours
         has = {*(actual.addresses or {}).get(name, ()), *mtus[:-1]}
         new = [each for each in dict.fromkeys((*mtus, *wanted)) if each not in has]
