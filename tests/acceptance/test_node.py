@@ -21,7 +21,7 @@ from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.workload_findings import below_siblings, judge_node
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.node import MARK, NodeLog, parse_node_log
-from components.jobs.environment import job_script
+from components.jobs.templates import job_script
 
 RECORDED = Path(__file__).with_name("recorded") / "node"
 GOOD = (RECORDED / "node_burn.log").read_text()
