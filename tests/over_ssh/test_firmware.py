@@ -170,9 +170,8 @@ def test_a_port_that_is_to_be_ethernet_gets_its_settings_after_its_start(lab: Ho
     waiting = set(cast("list[str]", first["waiting"]))
     assert {f"{CARD}.netdev", f"{CARD}.vfs", f"{CARD}.mtu_bytes", f"{CARD}.trust"} <= waiting
     assert not [key for key in waiting if OTHER in key]
-    assert str(pending_firmware(lab.observe(plan), plan.desired)[0]) == (
-        f"LINK_TYPE_P1 of {PCI}: ib -> eth, needs a reboot"
-    )
+    pending = pending_firmware(lab.observe(plan), plan.desired)
+    assert pending[0] == PendingBoot(PCI, "LINK_TYPE_P1", "ib", "eth", "reboot", set=True)
     lab.ask(op="reboot", device="gpu02")
     assert lab.drift(plan) == ()
     assert "waiting" not in evidence(lab.apply(plan))
