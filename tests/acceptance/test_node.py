@@ -329,10 +329,13 @@ def test_broken_json_is_said_and_fails_nothing_by_itself(text: str) -> None:
 FAKES = {
     "sleep": "exit 0",
     "nvidia-smi": "echo 0, 00000000:06:00.0",
-    # The load ends when the first look during it begins, and this look ends later.
+    # The load ends when the first look during it begins, and this look goes on after that.
     "sed": """
 read -r line
-[ "$line" != "begin load" ] || { : >"$SEEN"; /bin/sleep 0.3; }
+if [ "$line" = "begin load" ]; then
+  : >"$SEEN"
+  while [ ! -s "$LOAD" ] || kill -0 "$(cat "$LOAD")" 2>/dev/null; do :; done
+fi
 printf '%s\\n' "$line" | /bin/sed "$@"
 """,
 }
@@ -347,7 +350,8 @@ def test_a_look_that_the_end_of_the_load_meets_is_whole(tmp_path: Path) -> None:
         env={
             "PATH": f"{tmp_path}:/usr/bin:/bin",
             "SEEN": str(tmp_path / "seen"),
-            "load": 'while [ ! -e "$SEEN" ]; do :; done',
+            "LOAD": str(tmp_path / "load"),
+            "load": 'echo "$$" >"$LOAD"; while [ ! -e "$SEEN" ]; do :; done',
         },
         capture_output=True,
         text=True,
