@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def read_site_file(path: Path) -> SiteFile:
-    """Read a site file or a stack file; SpecError if it is no YAML or has no site."""
+    """Read a site file or a stack file; SpecError if it is not YAML or lacks a site."""
     text = read_text(path)
     parsed = parse_yaml(text, str(path))
     if parsed.problems:

@@ -99,7 +99,7 @@ class YamlText:
                 yield from self._walk(each, (*path, number))
 
     def node(self, path: SpecPath) -> Node | None:
-        """Return the value at a path, or None if the path has none.
+        """Return the value at a path, or None if the text lacks the path.
 
         Raise UsageError if it leads through an alias, since an edit would change several values.
         """
@@ -138,7 +138,7 @@ class YamlText:
         return Insert(start, "", self._line_end(value) - start)
 
     def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
-        """Add keys at the end of a mapping, in its style; raise UsageError if it has no keys."""
+        """Add keys at the end of a mapping, in its style; raise UsageError if it lacks keys."""
         node = self.node(path)
         if node is None or node.id != "mapping" or not node.value:
             raise UsageError(f"{render_path(path)} is not a mapping, so keys cannot be added.")
@@ -150,7 +150,7 @@ class YamlText:
         return self._lines_after(last, key.start_mark.column, lines)
 
     def add_entries(self, path: SpecPath, entries: Sequence[Mapping[str, Json]]) -> Insert:
-        """Add entries at the end of a list, in its style; raise UsageError if it is no list."""
+        """Add entries at the end of a list, in its style; raise UsageError if it is not a list."""
         node = self.node(path)
         if node is None or node.id != "sequence":
             raise UsageError(f"{render_path(path)} is not a list, so entries cannot be added.")

@@ -1,8 +1,8 @@
 """Group hosts that may leave service for a reboot or a K3s upgrade, with one step each.
 
 The host reports in its turn whether it must boot; without waiting changes its step reads once and
-ends. An upgrade step exists only from a node's first upgrade on: the state of a site without
-upgrades has none, and a first install waits for no group (`chosen`).
+ends. An upgrade step exists only from a node's first upgrade on: a site without upgrades keeps none
+in its state, and a first install does not wait for a group (`chosen`).
 
 The limits of `kubernetes.version` follow Kubernetes' version skew policy and K3s' documentation of
 upgrades (lab/sources.md#k3s).

@@ -134,7 +134,7 @@ def _text_of(path: Path) -> str:
 
 
 def forget_oldest(stack: str) -> None:
-    """Delete the runs that are no longer read, with their logs, to keep room on the disk."""
+    """Delete old runs, which nothing reads any more, and their logs, to keep room on the disk."""
     for path in _newest_first(stack)[MOST_RUNS:]:
         shutil.rmtree(path.parent, ignore_errors=True)
 
