@@ -1,7 +1,5 @@
 """Settings of cards (VFs, firmware, queues) and of the drivers of the hosts."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final, Literal, TypeAlias
 

@@ -1,9 +1,7 @@
 """`ClusterSpec`: the whole site, as the user wrote it and with defaults filled in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -227,7 +225,7 @@ class ClusterSpec(Frozen):
         return with_version_set(value)
 
     @model_validator(mode="after")
-    def _take_descriptions(self) -> ClusterSpec:
+    def _take_descriptions(self) -> Self:
         """Give switches and cards the capabilities of models that the file describes."""
         for switch in self.switches:
             if switch.model in self.switch_models:

@@ -1,7 +1,5 @@
 """The machines of a site: own machines, ESXi hypervisors, or cloud instances with InfiniBand."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import IPv4Network
 from typing import Annotated, Final, Literal

@@ -1,7 +1,5 @@
 """The switches, the rails, and the one RoCE intent that every layer follows."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema

@@ -1,7 +1,5 @@
 """How to react to settings of others that break the traffic of the rails."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from components.model.units import Frozen

@@ -1,7 +1,5 @@
 """The hosts: names, logins and RDMA cards."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Final, Literal, cast
 

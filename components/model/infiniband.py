@@ -3,8 +3,6 @@
 One file is one subnet: its InfiniBand switches are cabled with each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 

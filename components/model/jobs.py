@@ -1,7 +1,5 @@
 """Jobs on the cluster or in containers, and the proofs that acceptance needs of them."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Annotated, Final, Literal

@@ -1,7 +1,5 @@
 """The kernel of the hosts: settings by name, huge pages, CPU, PCI, RDMA namespaces, routes."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Final, Literal, cast
 

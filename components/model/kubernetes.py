@@ -1,7 +1,5 @@
 """The control plane: installed by Railyard, or an existing one with parts that others can own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal, Self, cast
 

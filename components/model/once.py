@@ -1,7 +1,5 @@
 """Speed for large sites: values computed once, and a garbage collector that waits."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Generator

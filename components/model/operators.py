@@ -1,7 +1,5 @@
 """The operators and device plugins, and the versions of a site that a maintained set fills in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
@@ -31,7 +29,7 @@ DriverTag = Annotated[str, StringConstraints(pattern=units.DRIVER_TAG)]
 """A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 
 
-def versions_of(spec: ClusterSpec) -> dict[Component, str]:
+def versions_of(spec: "ClusterSpec") -> dict[Component, str]:
     """Return the versions that a site uses; empty without Kubernetes."""
     if spec.kubernetes is None:
         return {}

@@ -1,7 +1,5 @@
 """Who brings and sets each part of the cluster: Railyard, an operator, the hosts, or others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 

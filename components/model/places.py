@@ -1,7 +1,5 @@
 """Paths to devices, subnets of leaves, and InfiniBand switches of a site."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

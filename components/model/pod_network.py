@@ -1,7 +1,5 @@
 """How pods connect to the rails."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final, Literal
 

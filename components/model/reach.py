@@ -3,8 +3,6 @@
 An instance that does not exist yet has a hole in place of its address and of its key.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -1,7 +1,5 @@
 """The secrets that a site names, each with its place in the file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from typing import Final, cast

@@ -1,7 +1,5 @@
 """Sources of all files, and the way to them: mirrors, registries, proxies, jump hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Self
 

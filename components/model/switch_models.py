@@ -1,7 +1,5 @@
 """Settings of switch ports, and models of switches and cards that the file describes itself."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints

@@ -6,8 +6,6 @@ one (Unicode UTR 36, 2.11). Specific fields have narrower types: they follow the
 otherwise refuse the value in the middle of an update.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar

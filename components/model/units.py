@@ -1,7 +1,5 @@
 """The units of the model: types that refuse an impossible number with its place in the file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

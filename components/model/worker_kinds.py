@@ -7,8 +7,6 @@ All later rooms work on `hosts`, whoever made them. Facts that only the cloud kn
 addresses and host key, are holes (`components/core/plain_text.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
