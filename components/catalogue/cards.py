@@ -6,8 +6,6 @@ It sets up cards by mlx5's tools and files, and GPUs by NVIDIA's operators. The 
 after the makers' product pages (lab/sources.md#parts-of-other-makers).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

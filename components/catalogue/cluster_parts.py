@@ -6,8 +6,6 @@ Names of images are those of the projects' own releases and of Rancher's hardene
 Sources: lab/sources.md#cni-folders.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args

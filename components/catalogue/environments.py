@@ -5,8 +5,6 @@ on; 7.0 and 7.0 U1 have another one, `vtdAtsSupport`, and 6.x lacks one. Source:
 exports of the kernel settings, one a build (sources.md#esxi).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final, Literal

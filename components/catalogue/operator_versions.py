@@ -3,8 +3,6 @@
 Sources: the file, and lab/sources.md#rdma-driver.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import date

@@ -7,8 +7,6 @@ The sources of the probes' image are here too. Its Dockerfile has the same numbe
 two equal.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

@@ -4,8 +4,6 @@ Each datum names its source. If that is only a third party or an unreleased bran
 marked as not confirmed, and no verdict depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal

@@ -1,7 +1,5 @@
 """All rules, in the order of the reference, and waivers with the number of problems they hide."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

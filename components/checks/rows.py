@@ -8,8 +8,6 @@ eth2`. `when` limits a row to some sites, by values that the file has (`kubernet
 by `_CONDITIONS`; `!` means the opposite. `also` names further places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain

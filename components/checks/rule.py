@@ -1,7 +1,5 @@
 """A rule: a pure function from the spec to findings, named after its subject."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast

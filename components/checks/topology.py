@@ -1,7 +1,5 @@
 """NICs, ports and cables of the file with their paths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Parts of the state of a switch, the texts that drivers keep in it, and its identity."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

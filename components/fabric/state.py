@@ -4,8 +4,6 @@ It is vendor-neutral: a driver reads its system's `show` outputs into this type 
 difference between two states into its system's commands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 

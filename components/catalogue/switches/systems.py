@@ -4,8 +4,6 @@ Everything else about a system is in its folder, `components/fabric/systems/<nam
 by this name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

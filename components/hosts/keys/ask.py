@@ -7,8 +7,6 @@ A key outside the table is not a host setting. Each shell function is one `case`
 same answer share a branch. No function starts a process.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
