@@ -58,7 +58,11 @@ def _texts_of(module: str, row: str, words: Mapping[str, object]) -> dict[str, s
 def typed_table(kind: type[_T], module: str, part: str = "") -> _T:
     """Read the table with a module's own name, or a part; ValidationError if it does not fit."""
     table = read_table(module, Path(module).stem)
-    return TypeAdapter(kind).validate_python(table[part] if part else table)
+    return _reader_of(kind).validate_python(table[part] if part else table)
+
+
+_reader_of: Final = cache(TypeAdapter[Any])
+"""Most tables are one of a few kinds, and building a reader takes longer than reading."""
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:
