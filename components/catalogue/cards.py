@@ -8,8 +8,7 @@ after the makers' product pages (lab/sources.md#parts-of-other-makers).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from components.core.templates import typed_table
 
@@ -37,8 +36,7 @@ UNPLANNED: Final = typed_table(tuple[tuple[str, str, str], ...], __file__, "unpl
 """Expression of names, why it is not planned, and what to do; sources.md#switch-models."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardModel:
+class CardModel(NamedTuple):
     """One card model.
 
     Sources, all in lab/sources.md#hosts: ids from pci.ids and the list of NVIDIA's

@@ -7,8 +7,7 @@ Sources: lab/sources.md#cni-folders.
 """
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator
 
@@ -41,8 +40,7 @@ Part = Literal[
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
-@dataclass(frozen=True, slots=True)
-class CniPaths:
+class CniPaths(NamedTuple):
     """Two folders of every node."""
 
     net_d: str = "/etc/cni/net.d"
@@ -74,8 +72,7 @@ else:
 """The type of `kubernetes.distribution`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """The definition of a part's own objects."""
 
     name: str
@@ -83,16 +80,14 @@ class Definition:
     """The version that our objects, or those of jobs, are written in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """Objects in whose status an operator writes that its work is done."""
 
     path: str
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPart:
+class ClusterPart(NamedTuple):
     """One part."""
 
     title: str

@@ -6,8 +6,7 @@ exports of the kernel settings, one a build (sources.md#esxi).
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 _RELEASE: Final = re.compile(
     r"(?P<major>\d{1,2})\.(?P<minor>\d)(?:\.(?P<patch>\d))?(?:U(?P<update>\d)[a-z]?)?"
@@ -19,8 +18,7 @@ _TOPOLOGY_FOLDER: Final = "/etc/crusoe/nccl_topo"
 """Folder of the images, networking/infiniband/managing-infiniband-networks of the same site."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class EsxiRelease:
+class EsxiRelease(NamedTuple):
     """A release without its build: 7.0 U2 is (7, 0, 2)."""
 
     major: int
@@ -55,8 +53,7 @@ def parse_release(text: str) -> EsxiRelease | None:
     return EsxiRelease(int(found["major"]), int(found["minor"]), update)
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceType:
+class InstanceType(NamedTuple):
     """The equipment of an instance of one type."""
 
     name: str

@@ -4,9 +4,8 @@ Sources: the file, and lab/sources.md#rdma-driver.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import date
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from components.core.templates import typed_table
 
@@ -69,8 +68,7 @@ CONTAINERD: Final = typed_table(dict[str, dict[str, str]], __file__, "containerd
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DriverVersion:
+class DriverVersion(NamedTuple):
     """A version, read."""
 
     line: str
@@ -116,8 +114,7 @@ def gpu_branch(version: str) -> int | None:
     return int(head) if head.isdigit() else None
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesRange:
+class KubernetesRange(NamedTuple):
     """The Kubernetes minors that one release line of a component works with."""
 
     line: tuple[int, int]

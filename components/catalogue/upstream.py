@@ -7,8 +7,7 @@ The sources of the probes' image are here too. Its Dockerfile has the same numbe
 two equal.
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from components.catalogue.operator_versions import MPI_OPERATOR
 
@@ -91,8 +90,7 @@ def _tag(version: str) -> str:
     return version.replace("+", "%2B")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One program built from a commit."""
 
     name: str

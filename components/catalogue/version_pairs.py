@@ -6,7 +6,7 @@ marked as not confirmed, and no verdict depends on it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from components.catalogue import upstream
 from components.catalogue.operator_versions import parse_numbers, show_version
@@ -24,8 +24,7 @@ TITLES: Final[Mapping[Component, str]] = {
 VersionSetName = Literal["conservative", "current"]
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(NamedTuple):
     """The releases of a component from one on and up to, but without, another."""
 
     component: Component
@@ -44,8 +43,7 @@ class Releases:
         return f"{first} to before {below}" if any(self.first) else f"before {below}"
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """Releases of two components known to fail together, or of one that fails alone."""
 
     one: Releases
@@ -97,8 +95,7 @@ VERSION_SETS: Final = typed_table(dict[VersionSetName, VersionSet], __file__, "v
 """The sets from which `versions` of a site picks."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverTag:
+class DriverTag(NamedTuple):
     """The driver container that a release of the network operator was made with."""
 
     tag: str

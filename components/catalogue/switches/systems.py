@@ -6,9 +6,8 @@ by this name.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from components.core.templates import typed_table
 
@@ -30,8 +29,7 @@ Images of Enterprise SONiC are called `SONiC-OS-4.4.0-Enterprise_Base` and
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PortPlace:
+class PortPlace(NamedTuple):
     """Where a port is on the front panel."""
 
     whole: str
@@ -40,8 +38,7 @@ class PortPlace:
     """The least number of parts of that port if this part exists; 1 for a whole port."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortNaming:
+class PortNaming(NamedTuple):
     """The names of one system.
 
     Parts of a split port are counted and have their own names (`first_part`), or a port and its
@@ -104,8 +101,7 @@ class PortNaming:
         return text.format(first=ports[0], second=ports[min(1, len(ports) - 1)], last=ports[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class SystemEntry:
+class SystemEntry(NamedTuple):
     """The facts about a system that the model of a file and the switch models need."""
 
     carries: Transport
