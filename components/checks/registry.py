@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Final, NamedTuple
 
 from components.checks import site_files
 from components.checks.rows import ROWS, Rows
@@ -59,8 +59,7 @@ RULES: Final = tuple(rule for name in _MODULES for rule in _rules_of(name))
 """The rules on a spec."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRule:
+class FileRule(NamedTuple):
     """A demand on the file itself, before it becomes a spec."""
 
     name: str

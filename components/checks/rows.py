@@ -9,11 +9,8 @@ by `_CONDITIONS`; `!` means the opposite. `also` names further places.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, Final
-
-from pydantic import ConfigDict
+from typing import Final, NamedTuple
 
 from components.checks.rule import Findings, Value, places, twins, value_of, values
 from components.core.problem import Finding, render_path
@@ -23,7 +20,6 @@ from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.places import is_flat, is_one_pool
 from components.reading.wording import did_you_mean, show_value
 
-_CLOSED: Final = ConfigDict(extra="forbid")
 _PUBLIC: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 """Public registries: each accepts a push only after a login."""
 _CONDITIONS: Final[Mapping[str, Callable[[ClusterSpec], bool | None]]] = {
@@ -63,11 +59,9 @@ def _is_given(value: object, choices: str) -> bool:
     return value is not None and value is not False and value not in ((), {}, "")
 
 
-@dataclass(frozen=True, slots=True)
-class Unique:
+class Unique(NamedTuple):
     """No two of the values are equal."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     keys: str
     fix: str
     what: str = "{one} and {other} have the same {key}: {value}."
@@ -97,11 +91,9 @@ class Unique:
             yield Finding(what, (found.place, other.place), self.fix)
 
 
-@dataclass(frozen=True, slots=True)
-class Requires:
+class Requires(NamedTuple):
     """A value needs another one; `a=` means that it must be left out."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     given: str
     needed: str
     why: str = ""
@@ -124,11 +116,9 @@ class Requires:
                 yield Finding(f"{each.said}, but {beside.said}{end}.", where, self.fix or default)
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(NamedTuple):
     """A value is wrong on some sites."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     given: str
     what: str
     fix: str
@@ -145,11 +135,9 @@ class Refuse:
                 yield Finding(self.what.format(**words), where, self.fix.format(**words))
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """Each value is one of the names: `hosts.*.group` of `host_groups.*.name`."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     keys: str
     names: str
     what: str
@@ -166,11 +154,9 @@ class Known:
                 yield Finding(text, (each.place,), self.fix or default)
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(NamedTuple):
     """Each value is at most another one of the same entries."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     keys: str
     limit: str
     what: str = ""
@@ -187,11 +173,9 @@ class AtMost:
                 yield Finding(text, (each.place, most.place), fix)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The rows of one rule, by form; without a text they go before the function of the rule."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     text: str = ""
     needs: frozenset[str] = frozenset()
     unique: tuple[Unique, ...] = ()

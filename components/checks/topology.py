@@ -1,7 +1,6 @@
 """NICs, ports and cables of the file with their paths."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from components.checks.rule import Here, at
@@ -15,8 +14,7 @@ from components.model.once import once
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedNic:
+class PlacedNic(NamedTuple):
     """One NIC and its place in the file."""
 
     host: Host
@@ -32,8 +30,7 @@ class PlacedNic:
         return Here(self.nic, self.path)(*keys)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPort:
+class PlacedPort(NamedTuple):
     """One switch port and its place in the file."""
 
     switch: Switch
@@ -65,8 +62,7 @@ class PlacedPort:
         return self.port.to.partition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Cable:
+class Cable(NamedTuple):
     """A NIC and the port it is plugged into."""
 
     nic: PlacedNic

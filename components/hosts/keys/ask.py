@@ -11,14 +11,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from components.core.difference import Effect
 from components.core.templates import read_table
-
-_CLOSED: Final = ConfigDict(extra="forbid")
 
 Part = Literal[
     "system", "driver", "docker", "kernel", "pci", "routing", "vfs",
@@ -67,20 +65,16 @@ _LAST_RANK: Final = 71
 """Rank of a key that an older version recorded and the table no longer lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A whole number of at most five digits."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     lowest: int
     highest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text; `valid_value` refuses characters that are never allowed."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     words: tuple[str, ...] = ()
     """Values that are accepted unchanged."""
     characters: str = ""
@@ -96,11 +90,9 @@ class Text:
 Values = Number | Text
 
 
-@dataclass(frozen=True, slots=True)
-class HostKey:
+class HostKey(NamedTuple):
     """The properties of one key, or of one family of keys."""
 
-    __pydantic_config__: ClassVar = _CLOSED
     pattern: str
     """The key. `<name>` is a variable part; `PLACES` defines its kind."""
     rank: int = 0
