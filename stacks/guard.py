@@ -31,7 +31,7 @@ from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.cluster import judge_existing, open_existing
 from components.update.observe import Looks, observe_site
-from components.update.pieces import judge_references, judge_taken, outputs_of, refer
+from components.update.pieces import OWN, judge_references, judge_taken, outputs_of, refer
 from components.update.proof import SCOPE, Accept, devices_in
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
@@ -52,6 +52,11 @@ _WHOLE: Final = (
     " the whole site.\n  fix    `railyard site split {0}` makes the stacks, and"
     " `railyard site up {0}` updates them; for one stack, remove `stacks` from the file.\n"
     "Nothing was touched."
+)
+_NO_PIECE: Final = (
+    "the state of stack {0} is a piece of a split site, and Pulumi.{0}.yaml lacks `railyard:piece`:"
+    " it would set up the whole site.\n  fix    bring the line back:"
+    " `pulumi config set railyard:piece UNIT --stack {0}`.\nNothing was touched."
 )
 
 
@@ -132,8 +137,7 @@ def _guard(
         plan = replace(plan, operators=plan.operators.without(away))
         _log([("warn", text) for text in away.values()])
     applied, registered = read_own_state(spec), note_names()
-    if spec.stacks:
-        _refuse_doubled(spec, plan, applied, whole={*parts} == {*PARTS})
+    _refuse_doubled(spec, plan, applied, whole={*parts} == {*PARTS})
     only, kept = _scope(spec, plan, applied)
     calls = open_existing(plan.kubernetes, own | outside) if looks and not only else None
     seen = observe_site(plan, own | outside, applied, Looks(only=only)) if looks else Seen()
@@ -155,8 +159,10 @@ def _guard(
 
 def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, whole: bool) -> None:
     """Refuse to set up in one stack of a split site what another one has."""
-    if whole and not applied.steps:
+    if whole and spec.stacks and not applied.steps:
         raise refusal(_WHOLE.format(plan.stack))
+    if whole and applied.steps and OWN in (read_outputs(plan.stack) or {}):
+        raise refusal(_NO_PIECE.format(plan.stack))
     if plan.piece:
         stacks = (plan.stack, *(each.stack for each in pieces_of(spec, plan.stack)))
         others = [each for each in stacks if each != pulumi.get_stack()]

@@ -31,6 +31,7 @@ from components.cli.versions import describe_age, list_outdated, version_problem
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file
 from components.core.plain_text import counted, plain_text
+from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.fabric.edit import baseline_file, read_baseline
@@ -39,6 +40,7 @@ from components.kubernetes.live.look import CLUSTER, ClusterDrift, find_not_read
 from components.kubernetes.live.why import NotReady
 from components.model.owners import not_touched
 from components.model.texts import fold_names
+from components.plan.pieces import pieces_of
 from components.project.engine import is_lab
 from components.project.under_way import UnderWay
 from components.update.cluster import judge_cluster
@@ -122,13 +124,22 @@ class Look:
     """Objects not yet ready; a text: why none was read; None: the stack has none."""
 
 
+def _load_updated(stack: str) -> Stack:
+    """Load a stack; UsageError if its site is split, so that other stacks have its devices."""
+    loaded = load_stack(stack)
+    if loaded.spec.stacks and not loaded.plan.piece and not loaded.applied.steps:
+        names = ", ".join(each.stack for each in pieces_of(loaded.spec, stack))
+        raise UsageError(fault_text(__file__, "emptied", stack=stack, names=names))
+    return loaded
+
+
 def status(stack: StackName = "", *, look: ToLook = True, form: TextOrJson = "text") -> None:
     """Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
 
     Changes nothing. Exit codes: 0 all is well, 1 something is not ready or not proven, 2 unknown
     stack, 3 drift, 4 something could not be read, or an update is running; the highest counts.
     """
-    loaded = load_stack(stack)
+    loaded = _load_updated(stack)
     found = make_status(loaded, look_at(loaded) if look else None, datetime.now(UTC))
     if form == "json":
         head = {"schema_version": SCHEMA_VERSION, "exit_code": found.exit_code}
@@ -351,7 +362,7 @@ def drift(stack: StackName = "", output: TextOrJson = "text") -> None:
 
 def look_for_drift(stack: str, output: Literal["text", "json"] = "text") -> tuple[int, str]:
     """Compare a stack, and return the exit code and the report."""
-    loaded = load_stack(stack)
+    loaded = _load_updated(stack)
     seen = observe_site(loaded.plan, loaded.reach_secrets, loaded.applied)
     body, text = report_drift(loaded, seen, under_way(stack))
     if output == "json":

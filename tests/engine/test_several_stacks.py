@@ -121,6 +121,7 @@ def test_a_site_is_split_updated_and_joined(site: Site) -> None:
     before, whole = site.devices(), site.records("dev")
     _split(site, whole)
     assert site.devices() == before
+    _lose_the_piece(site)
 
     site.write(rdma={**site.document["rdma"], "port_mtu_bytes": 9200})
     _fail_in_unit_b(site)
@@ -145,6 +146,20 @@ def _split(site: Site, whole: Mapping[str, Any]) -> None:
         if not name.endswith("-ready") and "providers" not in record["type"]:
             (part,) = [found for found in parts.values() if name in found]
             assert part[name]["id"] == record["id"], "it is the same record"
+
+
+def _lose_the_piece(site: Site) -> None:
+    """A stack that forgot its piece would set up all devices, and record them a second time."""
+    assert site.railyard("site", "up", "dev").returncode == 0
+    for stack, key in (("dev-a", "rm"), ("dev-a", "set")):
+        words = ("config", key, "railyard:piece", *(("a",) if key == "set" else ()))
+        assert site.engine.call(site.folder, *words, "--stack", stack).returncode == 0
+        preview = site.engine.preview(site.folder, stack)
+        refused = "Pulumi.dev-a.yaml lacks `railyard:piece`" in preview.errors + preview.stderr
+        assert (preview.rc != 0, refused) == ((key == "rm"),) * 2, preview.errors
+    emptied = site.railyard("status", "dev", "--no-look")
+    assert emptied.returncode == 2
+    assert "the site file splits the site into dev-spines, dev-a" in emptied.stderr
 
 
 def _fail_in_unit_b(site: Site) -> None:
