@@ -100,12 +100,10 @@ def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
         # A message ends with a packet that may be nearly empty.
         short = sum(row.iterations for row in rows) * HEADER_BYTES
         return Sent(exact, exact + short, is_certain=True)
-    ring = item.nccl is not None and item.nccl.algorithms == ("RING",)
-    if item.deepspeed is not None:
-        message = sum(row.size_bytes for row in item.deepspeed.rows) * _SCAN_TRIALS
-        ranks = max(item.deepspeed.devices, 1)
+    if (scan := item.deepspeed) is not None:
+        message = sum(row.size_bytes for row in scan.rows) * _SCAN_TRIALS
         extra = 1 + _SCAN_WARMUPS / _SCAN_TRIALS
-        return _of_messages(item, item.deepspeed.collective, (message, extra), (ranks, ring))
+        return _of_messages(item, scan.collective, message, extra, max(scan.devices, 1))
     log = item.nccl
     if item.probe.kind != "nccl" or log is None or not log.iterations or not log.ranks:
         return Sent(0, 0, is_certain=False)
@@ -113,7 +111,7 @@ def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     name = log.collective or item.probe.collective
     extra = 1 + _UNTIMED_RUNS / log.iterations
     message = sum((row.size_bytes or 0) * len(row.halves) for row in log.rows) * log.iterations
-    return _of_messages(item, name, (message, extra), (ranks, ring))
+    return _of_messages(item, name, message, extra, ranks)
 
 
 def claimed_s(item: ProbeEvidence) -> float:
@@ -151,16 +149,15 @@ def show_size(count: int) -> str:
 
 
 def _of_messages(
-    item: ProbeEvidence, collective: str, sent: tuple[int, float], world: tuple[int, bool]
+    item: ProbeEvidence, collective: str, message: int, extra: float, ranks: int
 ) -> Sent:
-    """The part of `sent` that crosses the boundary of a host, in each direction, on one rail."""
-    (message, extra), (ranks, is_ring) = sent, world
+    """The bytes that cross the boundary of a host in each direction on one rail."""
     here = ranks / max(len(item.probe.nodes), 1)
     name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank sends its part to each rank of other hosts, with any algorithm.
         least = most = here * (ranks - here) / ranks
-    elif is_ring:
+    elif item.nccl is not None and item.nccl.algorithms == ("RING",):
         least = most = bus_factor(name, ranks)
     else:
         # An all-reduce sends all of its data once up or down some tree; a gathering, at least what

@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from components.acceptance.logs.lines import has_hint, last_digit, number
@@ -234,52 +235,44 @@ def parse_row(
     names: Sequence[str], words: Sequence[str], share: float | None = 1.0
 ) -> NcclRow | None:
     """One row by its column names; None when it does not fit them or contradicts itself."""
-    size, count = int(words[0]), int(words[1])
-    starts = [index for index, name in enumerate(names) if name in _TIMES]
-    ends = [*starts[1:], len(names)]
-    counted = None if share is None else size * share
-    parts = (
-        dict(zip(names[start:end], words[start:end], strict=True))
-        for start, end in zip(starts, ends, strict=False)
-    )
-    halves = [_parse_half(each, counted) for each in parts]
-    whole = [half for half in halves if half is not None]
-    part = count * _TYPE_BYTES[words[2]]
+    size, part = int(words[0]), int(words[1]) * _TYPE_BYTES[words[2]]
     # The size is that of one rank, or of all ranks together if a collective gathers.
     counts = size == 0 if part == 0 else size % part == 0 and size > 0
-    if not whole or len(whole) != len(halves) or not counts:
+    starts = [index for index, name in enumerate(names) if name in _TIMES]
+    halves: list[Measure] = []
+    for start, end in pairwise((*starts, len(names))):
+        cells = dict(zip(names[start:end], words[start:end], strict=True))
+        shown = names[start]
+        time, algbw, busbw = (number(cells.get(each, "")) for each in (shown, "algbw", "busbw"))
+        if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
+            return None
+        # A count; large ones are printed with an exponent (`%g`).
+        wrong = number(cells.get("#wrong", "N/A"))
+        if cells.get("#wrong", "N/A") != "N/A" and (wrong is None or wrong < 0):
+            return None
+        unsure, digits = last_digit(words[start]) / 2, last_digit(cells["algbw"]) / 2
+        between, is_judged = (time - unsure, time + unsure), shown != _PROCESSOR_TIME
+        if share is not None and is_judged and not fits(size * share, between, algbw, digits):
+            return None
+        halves.append(
+            Measure(
+                time_us=time,
+                algbw_gb_s=algbw,
+                busbw_gb_s=busbw,
+                wrong=None if wrong is None else math.ceil(wrong),
+                error=number(cells.get("error", "")),
+                slowest_us=number(cells.get("i_max", "")),
+                varies_percent=number(cells.get("i_cv%", "")),
+            )
+        )
+    if not halves or not counts:
         return None
     return NcclRow(
         size_bytes=size,
         parts=max(size // max(part, 1), 1),
-        out_of_place=whole[0],
-        in_place=whole[1] if len(whole) > 1 else None,
+        out_of_place=halves[0],
+        in_place=halves[1] if len(halves) > 1 else None,
     )
-
-
-def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
-    shown = next(name for name in words if name in _TIMES)
-    time, algbw, busbw = (number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
-    if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
-        return None
-    wrong = words.get("#wrong", "N/A")
-    # A count; large ones are printed with an exponent (`%g`).
-    count = number(wrong)
-    half = Measure(
-        time_us=time,
-        algbw_gb_s=algbw,
-        busbw_gb_s=busbw,
-        wrong=None if count is None or count < 0 else math.ceil(count),
-        error=number(words.get("error", "")),
-        slowest_us=number(words.get("i_max", "")),
-        varies_percent=number(words.get("i_cv%", "")),
-    )
-    if half.wrong is None and wrong != "N/A":
-        return None
-    if shown == _PROCESSOR_TIME or size is None:
-        return half
-    unsure, digits = last_digit(words[shown]) / 2, last_digit(words["algbw"]) / 2
-    return half if fits(size, (time - unsure, time + unsure), algbw, digits) else None
 
 
 def fits(

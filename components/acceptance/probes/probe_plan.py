@@ -78,49 +78,44 @@ _RARE: Final = 0.01
 
 def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
     """One check for each image of the jobs, in the order of the jobs."""
-    images = dict.fromkeys(job.image for job in jobs)
-    named = {spec.jobs.image: "image-jobs"}
-    return [_look(spec, named.get(image, "image-deepspeed"), image, jobs) for image in images]
-
-
-def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) -> ProbeJob:
-    mine = [job.probe for job in jobs if job.image == image]
     has_v100 = any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
-    kinds = {probe.kind for probe in mine}
-    programs = spec.jobs.programs
-    linked = [
-        program_path(programs.nccl_tests, f"{probe.collective}_perf")
-        for probe in mine
-        if probe.kind == "nccl"
-    ]
-    mpirun = (programs.mpirun or "mpirun") if linked else ""
-    calls = [job.command for job in jobs if job.image == image and job.probe.kind == "perftest"]
-    called = [("ib_write_bw",), *calls] if calls else []
-    needed = [
-        *((mpirun, *linked, *_SSH) if linked else ()),
-        # Every program of perftest, with the name that it has there.
-        *dict.fromkeys(each for call in called for each in probe_job.programs_of(call)),
-        *(("deepspeed", "pdsh", "getent", *_SSH) if "deepspeed_scan" in kinds else ()),
-    ]
-    sample = spec.jobs.deepspeed
-    scans = "deepspeed_scan" in kinds and not (sample and sample.host_network)
     # In such pods the driver may hide the GIDs of the same card from NCCL.
     hides = way_of(spec) == "macvlan" and spec.jobs.gid_index is None
-    probe = Probe(
-        name=name,
-        kind="image",
-        rails=(),
-        nodes=(),
-        image=image,
-        programs=tuple(needed),
-        nccl_least=NCCL_ON_MACVLAN if hides and ("nccl" in kinds or scans) else "",
-        nccl_suspect=NCCL_SUSPECT_ON_V100 if has_v100 else "",
-    )
-    script = job_script("image_check", programs=" ".join(needed), linked=" ".join(linked),
-                        mpirun=mpirun, port=str(TRIAL_PORT))  # fmt: skip
-    return ProbeJob(
-        probe, (make_job(spec, name, _pod(spec, image, script)),), 0, ("image_check", image), image
-    )
+    programs, sample, found = spec.jobs.programs, spec.jobs.deepspeed, list[ProbeJob]()
+    for image in dict.fromkeys(job.image for job in jobs):
+        mine = [job for job in jobs if job.image == image]
+        kinds = {job.probe.kind for job in mine}
+        linked = [
+            program_path(programs.nccl_tests, f"{job.probe.collective}_perf")
+            for job in mine
+            if job.probe.kind == "nccl"
+        ]
+        mpirun = (programs.mpirun or "mpirun") if linked else ""
+        calls = [job.command for job in mine if job.probe.kind == "perftest"]
+        called = [("ib_write_bw",), *calls] if calls else []
+        needed = [
+            *((mpirun, *linked, *_SSH) if linked else ()),
+            # Every program of perftest, with the name that it has there.
+            *dict.fromkeys(each for call in called for each in probe_job.programs_of(call)),
+            *(("deepspeed", "pdsh", "getent", *_SSH) if "deepspeed_scan" in kinds else ()),
+        ]
+        scans = "deepspeed_scan" in kinds and not (sample and sample.host_network)
+        name = "image-jobs" if image == spec.jobs.image else "image-deepspeed"
+        probe = Probe(
+            name=name,
+            kind="image",
+            rails=(),
+            nodes=(),
+            image=image,
+            programs=tuple(needed),
+            nccl_least=NCCL_ON_MACVLAN if hides and ("nccl" in kinds or scans) else "",
+            nccl_suspect=NCCL_SUSPECT_ON_V100 if has_v100 else "",
+        )
+        script = job_script("image_check", programs=" ".join(needed), linked=" ".join(linked),
+                            mpirun=mpirun, port=str(TRIAL_PORT))  # fmt: skip
+        body = make_job(spec, name, _pod(spec, image, script))
+        found.append(ProbeJob(probe, (body,), 0, ("image_check", image), image))
+    return found
 
 
 def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
