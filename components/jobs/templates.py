@@ -264,18 +264,24 @@ def find_hcas(program: tuple[str, ...]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", job_script("ib_hcas"), "ib_hcas", *program)
 
 
-def find_rail_hcas(
+def on_devices(
     spec: ClusterSpec,
     program: tuple[str, ...],
     kind: WorkerKind | None = None,
     *,
     in_host: bool = False,
 ) -> tuple[str, ...]:
-    """A program behind the search for the shared cards of the rails, among all of the node.
+    """The program of every rank or node on the right devices; a VF is the only one in its pod.
 
-    Its arguments are those of `on_devices`. SpecError: jobs run in the host's network, and a
-    rail's card is named differently on two workers, which one script serves.
+    Shared cards are those of the rails among all of the node. `kind` are the workers that run it,
+    by default all. `in_host`: its pods are in the host's network, also if those of other jobs are
+    not. SpecError: jobs run in the host's network, and a rail's card is named differently on two
+    workers, which one script serves.
     """
+    if spec.rdma.transport == "infiniband":
+        return find_hcas(program)
+    if spec.pod_network.mode != "rdma_shared":
+        return program
     rails = kind.rails_of(spec) if kind else spec.rails
     names = [f"net{index}" for index in range(1, len(rails) + 1)]
     if in_host or spec.pod_network.host_network:
@@ -292,24 +298,6 @@ def find_rail_hcas(
             names[index] = cards[0]
     script = job_script("rail_hcas", interfaces=" ".join(names))
     return ("/bin/sh", "-c", script, "rail_hcas", *program)
-
-
-def on_devices(
-    spec: ClusterSpec,
-    program: tuple[str, ...],
-    kind: WorkerKind | None = None,
-    *,
-    in_host: bool = False,
-) -> tuple[str, ...]:
-    """The program of every rank or node on the right devices; a VF is the only one in its pod.
-
-    `kind` are the workers that run it, by default all. `in_host`: its pods are in the host's
-    network, also if those of other jobs are not.
-    """
-    if spec.rdma.transport == "infiniband":
-        return find_hcas(program)
-    shared = spec.pod_network.mode == "rdma_shared"
-    return find_rail_hcas(spec, program, kind, in_host=in_host) if shared else program
 
 
 def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from components.core.errors import SpecError
 from components.jobs.job_plan import JobsPlan, deepspeed_workers, plan_jobs
 from components.jobs.templates import (
     find_hcas,
-    find_rail_hcas,
     job_script,
     nccl_environment,
     number_objects,
+    on_devices,
     sshd_command,
 )
 from components.model.cluster import ClusterSpec
@@ -193,7 +193,7 @@ def test_cards_of_one_rail_must_have_one_name_in_the_hosts_network() -> None:
     hosts = (*SHARED.hosts[:2], SHARED.hosts[2].model_copy(update={"nics": (odd,)}))
     spec = SHARED.model_copy(update={"pod_network": network, "hosts": hosts})
     with pytest.raises(SpecError, match="rail-0 are named enp1s0, enp88s0"):
-        find_rail_hcas(spec, ("all_reduce_perf",))
+        on_devices(spec, ("all_reduce_perf",))
 
 
 def test_deepspeed_has_a_volume_that_every_node_can_mount() -> None:
