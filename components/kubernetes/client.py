@@ -268,44 +268,41 @@ class _Login:
         return {"Authorization": f"Basic {shown}"} if shown else {}
 
     def _ask(self) -> None:
-        status = _ask_program(self._program, self._cluster)
+        """Run the program of `exec`, as client-go does: its answer is an ExecCredential."""
+        program, spec = self._program, dict[str, object](interactive=sys.stdin.isatty())
+        if program.get("provideClusterInfo"):
+            known = {it["name"]: it["extension"] for it in self._cluster.get("extensions") or ()}
+            own = known.get("client.authentication.k8s.io/exec")
+            spec["cluster"] = {**self._cluster, "config": own}
+        asked = {"apiVersion": program["apiVersion"], "kind": _CREDENTIAL, "spec": spec}
+        added = {each["name"]: each["value"] for each in program.get("env") or ()}
+        words = [program["command"], *(program.get("args") or ())]
+        try:
+            done = subprocess.run(
+                words,
+                env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+                stdin=None if spec["interactive"] else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=_PROGRAM_DEADLINE_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            code = getattr(error, "returncode", None)
+            why = type(error).__name__ if code is None else f"exit status {code}"
+            fix = program.get("installHint") or "run it by hand, and log in there"
+            text = fault_text(__file__, "login-program", program=words[0], why=why, fix=fix)
+            raise DeviceError(text) from None
+        answer = json.loads(done.stdout)
+        if answer["apiVersion"] != program["apiVersion"] or answer["kind"] != _CREDENTIAL:
+            raise ValueError(_CREDENTIAL)
+        status: Part = answer["status"]
         self._token = status.get("token") or ""
         if status.get("clientKeyData"):
             self.certificate = status["clientCertificateData"].encode()
             self.key = status["clientKeyData"].encode()
         ends = status.get("expirationTimestamp")
         self._ends: datetime | None = datetime.fromisoformat(ends) if ends and self._token else None
-
-
-def _ask_program(program: Part, cluster: Part) -> Part:
-    """Run the program of `exec`, as client-go does: its answer is an ExecCredential."""
-    spec: dict[str, object] = {"interactive": sys.stdin.isatty()}
-    if program.get("provideClusterInfo"):
-        known = {item["name"]: item["extension"] for item in cluster.get("extensions") or ()}
-        spec["cluster"] = {**cluster, "config": known.get("client.authentication.k8s.io/exec")}
-    asked = {"apiVersion": program["apiVersion"], "kind": _CREDENTIAL, "spec": spec}
-    added = {each["name"]: each["value"] for each in program.get("env") or ()}
-    words = [program["command"], *(program.get("args") or ())]
-    try:
-        done = subprocess.run(
-            words,
-            env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
-            stdin=None if spec["interactive"] else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=_PROGRAM_DEADLINE_S,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        code = getattr(error, "returncode", None)
-        why = type(error).__name__ if code is None else f"exit status {code}"
-        fix = program.get("installHint") or "run it by hand, and log in there"
-        text = fault_text(__file__, "login-program", program=words[0], why=why, fix=fix)
-        raise DeviceError(text) from None
-    answer = json.loads(done.stdout)
-    if answer["apiVersion"] != program["apiVersion"] or answer["kind"] != _CREDENTIAL:
-        raise ValueError(_CREDENTIAL)
-    return answer["status"]
 
 
 def _pool(cluster: Part, url: str, login: _Login) -> PoolManager:

@@ -79,7 +79,7 @@ class Cluster(pulumi.ComponentResource):
         for each in plan.chain_of(step):
             opts = pulumi.ResourceOptions(parent=self, depends_on=after)
             done = host_step(shared, secret_again(each, remote.note(step.name)), opts)
-            if each == plan.removal_of(step):
+            if each in plan.removals:
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]
         return after[0]

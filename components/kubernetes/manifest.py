@@ -157,8 +157,7 @@ def with_image(body: Body, image: str) -> Body:
 
 def pulling(spec: ClusterSpec, body: Body) -> Body:
     """The same object, whose pods pull with the Secret of `login_manifests`, if there is one."""
-    registry = spec.sources.registry
-    if registry is None or registry.login is None:
+    if registry_account(spec) is None:
         return body
     changed = copy.deepcopy(body)
     for pod in pods_in(changed):
@@ -179,9 +178,8 @@ class RegistryAccount:
 def registry_account(spec: ClusterSpec) -> RegistryAccount | None:
     """The account with which nodes and pods pull, or None if the registry wants no login."""
     registry = spec.sources.registry
-    if registry is None or registry.login is None:
+    if registry is None or (login := registry.login) is None:
         return None
-    login = registry.login
     return RegistryAccount(registry_host(registry), login.user, login.password.name)
 
 

@@ -85,8 +85,22 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
     """Decide which runs bring the current cluster to the wanted one."""
     if there is None:
         return Decision((PlaybookRun("cluster.yml", f"installs Kubernetes {wanted.version}"),))
-    if refused := (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted)):
-        return Decision(refused=refused)
+    refused = [*_refuse_versions(there, wanted)]
+    # Refuse a new role or address of a node, and another first control-plane node.
+    for name in sorted({*there.nodes} & {*wanted.nodes}):
+        old, new = there.nodes[name], wanted.nodes[name]
+        same = old.role == new.role
+        was, now = (each.address if same else f"a {each.role}" for each in (old, new))
+        if old != new:
+            refused.append(fault_text(__file__, "other-node", name=name, was=was, now=now))
+    kept = [name for name in there.order if name in wanted.order]
+    if there.order[0] not in wanted.order:
+        refused.append(fault_text(__file__, "first-server", name=there.order[0]))
+    elif list(wanted.order[: len(kept)]) != kept:
+        names = {"wanted": list_names(wanted.order), "there": list_names(there.order)}
+        refused.append(fault_text(__file__, "other-order", **names))
+    if refused:
+        return Decision(refused=tuple(refused))
     return Decision(tuple(_runs(there, wanted)))
 
 
@@ -200,22 +214,6 @@ def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
     if there.release == wanted.release and there.pin != wanted.pin:
         words = {"release": wanted.release, "tree": wanted.pin[:12], "ran": there.pin[:12]}
         yield fault_text(__file__, "other-tree", **words)
-
-
-def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
-    """Refuse a new role or address of a node, and another first control-plane node."""
-    for name in sorted({*there.nodes} & {*wanted.nodes}):
-        old, new = there.nodes[name], wanted.nodes[name]
-        same = old.role == new.role
-        was, now = (each.address if same else f"a {each.role}" for each in (old, new))
-        if old != new:
-            yield fault_text(__file__, "other-node", name=name, was=was, now=now)
-    kept = [name for name in there.order if name in wanted.order]
-    if there.order[0] not in wanted.order:
-        yield fault_text(__file__, "first-server", name=there.order[0])
-    elif list(wanted.order[: len(kept)]) != kept:
-        names = {"wanted": list_names(wanted.order), "there": list_names(there.order)}
-        yield fault_text(__file__, "other-order", **names)
 
 
 def _parts(version: str) -> tuple[int, int, int]:
@@ -338,31 +336,20 @@ class State:
 _STATES: Final = TypeAdapter(State)
 
 
-@dataclass(frozen=True, slots=True)
 class Keeper:
     """The folder of one stack."""
 
-    folder: Path
-
-    @property
-    def inventory(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        """Name what is in it; nothing is read or made."""
+        self.folder: Final = folder
+        self.inventory: Final = folder / "inventory"
         """The inventory folder for Ansible."""
-        return self.folder / "inventory"
-
-    @property
-    def facts(self) -> Path:
+        self.facts: Final = folder / "facts"
         """The folder of the nodes' cached facts."""
-        return self.folder / "facts"
-
-    @property
-    def log(self) -> Path:
+        self.log: Final = folder / "log"
         """The file to which a playbook writes while it runs."""
-        return self.folder / "log"
-
-    @property
-    def secrets(self) -> Path:
+        self.secrets: Final = folder / "secrets"
         """The file with the path of a playbook's keys while it runs."""
-        return self.folder / "secrets"
 
     def load(self, evidence: str = "") -> State:
         """The known state, from this folder, else from the output of the step's last run."""
@@ -380,10 +367,8 @@ class Keeper:
 
     def save(self, state: State) -> None:
         """Write it completely or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{_STATE}"
-        draft.write_text(json.dumps(to_json(state), indent=1, sort_keys=True) + "\n", "utf-8")
-        draft.replace(self.folder / _STATE)
+        text = json.dumps(to_json(state), indent=1, sort_keys=True) + "\n"
+        self._write(self.folder / _STATE, text)
 
     def forget(self) -> None:
         """Forget the cluster, which is deleted."""
@@ -392,11 +377,13 @@ class Keeper:
     def write_inventory(self, files: Mapping[str, str]) -> None:
         """Write each file of the inventory completely or not at all."""
         for name, text in files.items():
-            path = self.inventory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = self.folder / ".inventory"
-            draft.write_text(text, "utf-8")
-            draft.replace(path)
+            self._write(self.inventory / name, text)
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / ".draft"
+        draft.write_text(text, "utf-8")
+        draft.replace(path)
 
     def edited(self, known: tuple[str, ...]) -> tuple[Path, ...]:
         """The inventory files that Railyard did not write in their current form.

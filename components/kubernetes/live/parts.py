@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import TABLE, Part, Status, part_of_image, version_in
@@ -24,8 +25,7 @@ _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
-_REFUSED: Final = 403
-_CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
+_CILIUM: Final = f"{_NAMESPACES}/kube-system/configmaps/cilium-config"
 _MESHES: Final = tuple(f"kuma.io/sidecar-injection={on}" for on in ("enabled", "true", "yes"))
 """Namespace labels by which a mesh takes pods that do not decline it. Our pods decline Istio and
 Linkerd (components/jobs/templates.py). Kuma's releases differ in how a pod declines it, by a label
@@ -121,6 +121,14 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
     }
     paths = [*_WORKLOADS.values(), _DEFINITIONS, _NODES, _NAMESPACES, _CLASSES]
     lists = reader.each(reader.list, [*paths, *(status.path for status in policies.values())])
+    forbidden: dict[str, str] = {}
+    for namespace, spec in asked.pods:
+        metadata = {"generateName": "railyard-look-", "namespace": namespace}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        # A dry run goes through admission, and the pod is never stored.
+        answer = calls.call("POST", f"{_NAMESPACES}/{namespace}/pods?dryRun=All", body)
+        if answer.status == HTTPStatus.FORBIDDEN:
+            forbidden[namespace] = answer.words
     return PartsLook(
         workloads=tuple(_workloads(reader, lists)),
         definitions={
@@ -140,7 +148,7 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
         nodes={name_of(node): node for node in lists[_NODES]},
         namespaces=frozenset(map(name_of, lists[_NAMESPACES])),
         runtime_classes=frozenset(map(name_of, lists[_CLASSES])),
-        forbidden=dict(_forbidden(calls, asked)),
+        forbidden=forbidden,
         meshed={
             name_of(each): f"{key}={value}"
             for each in lists[_NAMESPACES]
@@ -212,16 +220,6 @@ def _json(text: str) -> object:
         return cast("object", json.loads(text))
     except ValueError:
         return None
-
-
-def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:
-    """Why a dry run refuses a pod: it goes through admission, and is never stored."""
-    for namespace, spec in asked.pods:
-        metadata = {"generateName": "railyard-look-", "namespace": namespace}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        answer = calls.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
-        if answer.status == _REFUSED:
-            yield namespace, answer.words
 
 
 def attachment_differences(want: Body, live: Body) -> Iterator[str]:

@@ -81,7 +81,31 @@ def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
     times = ("lastTimestamp", "eventTime")
     ordered = sorted(events, key=lambda each: str(next(filter(None, map(each.get, times)), "")))
     last = {str(event.get("involvedObject", {}).get("name")): event for event in ordered}
-    found = [words for pod in pods if (words := _pod(pod, last))]
+    found: list[str] = []
+    for pod in pods:
+        name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
+        conditions = [(each["type"], each) for each in list_at(pod, "status", "conditions")]
+        reasons = [
+            f"{each.get('reason')}: {_short(each.get('message'))}"
+            for kind, each in conditions
+            if kind == "PodScheduled" and each.get("status") == "False"
+        ]
+        status = map_at(pod, "status")
+        keys = ("initContainerStatuses", "containerStatuses")
+        for each in (each for key in keys for each in list_at(status, key)):
+            if waiting := map_at(each, "state", "waiting"):
+                # The message of its last end says more than that of the wait.
+                ended = map_at(each, "lastState", "terminated").get("message")
+                reason, said = str(waiting.get("reason")), _colon(ended or waiting.get("message"))
+                reasons.append(reason if reason in _QUIET else f"{each['name']} {reason}{said}")
+        ready = any(kind == "Ready" and each.get("status") == "True" for kind, each in conditions)
+        if not reasons and (ready or status.get("phase") == "Succeeded"):
+            continue
+        event = last.get(name)
+        if event is not None and all(each in _QUIET for each in reasons):
+            reasons.append(f"{event.get('reason')}: {_short(event.get('message'))}")
+        place = f"pod {name}{f' on {node}' if node else ''}"
+        found.append(f"{place}: {'; '.join(reasons) or 'not ready yet'}")
     more = [f"and {len(found) - _MOST} more pods"] if len(found) > _MOST else []
     return (*found[:_MOST], *more)
 
@@ -102,31 +126,6 @@ def _policy(status: Body) -> str:
     ]
     reason = [str(status["reason"])] if status.get("reason") else []
     return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
-
-
-def _pod(pod: Body, events: Mapping[str, Body]) -> str:
-    name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
-    conditions = [(each["type"], each) for each in list_at(pod, "status", "conditions")]
-    reasons = [
-        f"{each.get('reason')}: {_short(each.get('message'))}"
-        for kind, each in conditions
-        if kind == "PodScheduled" and each.get("status") == "False"
-    ]
-    status = map_at(pod, "status")
-    for each in (*list_at(status, "initContainerStatuses"), *list_at(status, "containerStatuses")):
-        if not (waiting := map_at(each, "state", "waiting")):
-            continue
-        # The message of its last end says more than that of the wait.
-        said = map_at(each, "lastState", "terminated").get("message") or waiting.get("message")
-        reason = str(waiting.get("reason"))
-        reasons.append(reason if reason in _QUIET else f"{each['name']} {reason}{_colon(said)}")
-    event = events.get(name)
-    ready = any(kind == "Ready" and each.get("status") == "True" for kind, each in conditions)
-    if not reasons and (ready or status.get("phase") == "Succeeded"):
-        return ""
-    if event is not None and (not reasons or all(each in _QUIET for each in reasons)):
-        reasons.append(f"{event.get('reason')}: {_short(event.get('message'))}")
-    return f"pod {name}{f' on {node}' if node else ''}: {'; '.join(reasons) or 'not ready yet'}"
 
 
 def _colon(text: object) -> str:

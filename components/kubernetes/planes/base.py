@@ -144,10 +144,6 @@ class KubernetesPlan:
         """The step for the node of an install step whose name has this suffix."""
         return _by_name(self).get(step.endpoint.device + suffix)
 
-    def removal_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that forgets the earlier machine of an install step's node."""
-        return self.beside(step, REMOVAL_SUFFIX)
-
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
         before = (REMOVAL_SUFFIX, TOKEN_SUFFIX, AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, FILTER_SUFFIX)

@@ -73,6 +73,12 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> base.KubernetesPlan:
     nodes, of_agents = (*spec.servers, *spec.workers), plane.agent_token
     servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
     agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
+    # Of each node its files, its binary and its service.
+    observe, own = kubernetes_call("k3s_observe"), HostState({})
+    watched = (
+        Watched(f"{each.endpoint.device} k3s", each, own, observe, _PARAMETERS)
+        for each in (*servers, *agents)
+    )
     # Workers never get the servers' token if agents have a separate one.
     tokens = {"control_plane": plane.token.name, "worker": (of_agents or plane.token).name}
     return base.KubernetesPlan(
@@ -104,7 +110,9 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> base.KubernetesPlan:
         nodes=tuple(_node(spec, host, stack) for host in (nodes if several else spec.workers)),
         ca=ca_step(spec) if spec.balancers else None,
         balancers=plan_balancers(spec, plane, stack),
-        watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
+        watched_nodes=tuple(
+            replace(each, desired=each.settings_in(each.step.desired)) for each in watched
+        ),
     )
 
 
@@ -143,13 +151,6 @@ def _secret_step(host: Host, suffix: str, verb: str, secret: str, *words: str) -
     calls = kubernetes_call(verb, *words), kubernetes_call(f"{verb}_undo", *words)
     deadline_s = TOKEN_DEADLINE_S + (RESTART_DEADLINE_S if suffix == base.LOGIN_SUFFIX else 0)
     return replace(script_step(host, suffix, {}, *calls, deadline_s), secret_stdin=secret)
-
-
-def _watched(step: RemoteStep) -> Watched:
-    """A node for observe and drift: its files, its binary and its service."""
-    device = f"{step.endpoint.device} k3s"
-    watched = Watched(device, step, HostState({}), kubernetes_call("k3s_observe"), _PARAMETERS)
-    return replace(watched, desired=watched.settings_in(step.desired))
 
 
 def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
