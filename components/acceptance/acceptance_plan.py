@@ -370,12 +370,7 @@ def plan_watch(
 ) -> tuple[Manifest, ...]:
     """Plan the objects of `watch`; none without it or without Kubernetes.
 
-    Args:
-        spec: The site with all sources.
-        files: The site that the job reads, as `site_files` gives it.
-        acceptance: Its probes need rights.
-        operators: Its charts are read.
-        managed: The objects that the audit reads.
+    `files` is the site that the job reads, by `site_files`; its audit reads `managed` objects.
     """
     watch = spec.watch
     if watch is None or spec.kubernetes is None:

@@ -148,8 +148,7 @@ def render_short(report: Report) -> str:
         return whole
     kinds: dict[str, Counter[str]] = {}
     for item in report.evidence.probes:
-        verdict = report.verdict_of(item.probe.name)
-        kinds.setdefault(item.probe.kind, Counter())[verdict] += 1
+        kinds.setdefault(item.probe.kind, Counter())[report.verdict_of(item.probe.name)] += 1
     lines = [f"{kind}: {_counts(found)}" for kind, found in kinds.items()]
     unproven = len(report_text.unproven_lines(report))
     end = report_text.waivers_of(report)

@@ -139,8 +139,7 @@ def _space(body: Body) -> str:
 
 def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
     name, verb = pod["metadata"]["name"], "logs" if kind == "ended" else "describe pod"
-    look = f"kubectl -n {_space(pod)} {verb} {name}"
-    return Wait(kind, f"pod {name} {words}".rstrip(": "), look)
+    return Wait(kind, f"pod {name} {words}".rstrip(": "), f"kubectl -n {_space(pod)} {verb} {name}")
 
 
 def _hindered(api: Api, pod: Body) -> Wait | None:
@@ -445,8 +444,7 @@ def run_probe(
             _remove(api, body, clock)
         wait = ProbeWait(clock, deadline_s, patience)
         for number, body in enumerate(objects):
-            sent = _addressed(api, objects[:number], body, wait)
-            api.post(collection_of(body), sent)
+            api.post(collection_of(body), _addressed(api, objects[:number], body, wait))
         ran = _await_end(api, objects, watched, wait)
         if not ran.ended:
             why = why_waiting(api, objects)

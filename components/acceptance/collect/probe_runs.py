@@ -157,8 +157,7 @@ async def _run_batch(
     async def run(probe: ProbePlan, objects: list[Body]) -> tuple[ProbeRun, float]:
         async with gate:
             begun = time.monotonic()
-            ran = await _run(this, probe, objects)
-            return ran, time.monotonic() - begun
+            return await _run(this, probe, objects), time.monotonic() - begun
 
     ready: list[_Ready] = []
     found: dict[str, ProbeEvidence] = {}
@@ -184,8 +183,7 @@ async def _run_batch(
         after = await read_snapshot(sources, this.secrets)
         lost |= before.unreachable
         lost |= after.unreachable
-        items = await asyncio.to_thread(_evidence_of, this, ready, runs, (before, after))
-        for item in items:
+        for item in await asyncio.to_thread(_evidence_of, this, ready, runs, (before, after)):
             this.turn.learn(item)
             found[item.probe.name] = item
     return [found[probe.probe.name] for probe in batch]

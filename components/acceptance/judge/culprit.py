@@ -266,9 +266,19 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
             value = gain - log(sizes[part.kind]) - 1
             if share >= KINDS[part.kind]["least"] and value > 0:
                 odds[part] = value
-        best = _choose(odds, bad, right, marks)
-        if not best:
+        if not odds:
             break
+        # The likeliest part, and those that explain the same tests about as well.
+        whole = {p: v for p, v in odds.items() if len(bad[p]) >= _WHOLE * len(bad[p] | right[p])}
+        spoils = max(whole.values(), default=0.0) > _WEIGHT * max(odds.values())
+        weighed = {
+            part: value + _COUNTED * (part in marks or bool(_marked_uplinks(part, marks)))
+            for part, value in (whole if spoils else odds).items()
+        }
+        ranked = sorted(weighed, key=lambda part: (-weighed[part], part))
+        close = [part for part in ranked if weighed[ranked[0]] - weighed[part] < _MARGIN]
+        first = bad[close[0]]
+        best = [part for part in close if 2 * len(bad[part] & first) >= len(first)]
         found.append(_suspect(best, through[best[0]], all_bad, marks, results))
         left -= through[best[0]]
     if left:
@@ -277,26 +287,6 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
         step = f"run it again; pair {first.sender} and {first.receiver} with other hosts"
         found.append(Suspect(text=text, next_step=step))
     return tuple(found)
-
-
-def _choose(
-    odds: Mapping[Part, float],
-    bad: Mapping[Part, set[int]],
-    right: Mapping[Part, set[int]],
-    marks: Marks,
-) -> list[Part]:
-    """The likeliest part, and those that explain the same tests about as well."""
-    whole = {p: v for p, v in odds.items() if len(bad[p]) >= _WHOLE * len(bad[p] | right[p])}
-    top = max(odds.values(), default=0.0)
-    pool = whole if max(whole.values(), default=0.0) > _WEIGHT * top else odds
-    weighed = {
-        part: value + _COUNTED * (part in marks or bool(_marked_uplinks(part, marks)))
-        for part, value in pool.items()
-    }
-    ranked = sorted(weighed, key=lambda part: (-weighed[part], part))
-    close = [part for part in ranked if weighed[ranked[0]] - weighed[part] < _MARGIN]
-    first = bad[close[0]] if close else set[int]()
-    return [part for part in close if 2 * len(bad[part] & first) >= len(first)]
 
 
 def _suspect(

@@ -63,11 +63,7 @@ class NcclAsked:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> NcclAsked:
-        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`, `correct`.
-
-        Raises:
-            UsageError: A text asks for something else.
-        """
+        """From `version=2.19`, `topology=/h100.xml`, `hcas=8`, `gdr`, `correct`; or UsageError."""
         values = {name: value for name, _, value in (text.partition("=") for text in texts)}
         unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr", "correct"})
         hcas = values.get("hcas")
@@ -121,8 +117,7 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     strangers = [bool(run.rows) and not run.ranks and run.sizes is None for run in log.runs]
     apart = any(waiting) and any(strangers[waiting.index(True) :])
     if len(log.runs) > 1 and (apart or (len(ranks) > 1 and not any(ranks))):
-        count = ranks.count(0)
-        actual = f"{count} separate runs with a rank 0 each"
+        actual = f"{ranks.count(0)} separate runs with a rank 0 each"
         why = "the binary was built without MPI, or the launcher is not its own"
         return [row("one nccl run", "failed", actual, why).about(subject)]
     runs = verdicts.name_runs(log.runs, subject)
@@ -193,8 +188,7 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
 def members_of(limits: Limits, probe: Probe) -> Members:
     """Who must take part in a planned collective."""
     what = "adapters" if limits.hcas else "rails"
-    devices = limits.hcas or len(probe.rails)
-    return Members(probe.ranks, len(probe.nodes), devices, what)
+    return Members(probe.ranks, len(probe.nodes), limits.hcas or len(probe.rails), what)
 
 
 def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:

@@ -191,8 +191,7 @@ def _gap(sizes: Sequence[int], slack: int) -> str:
 def count_ranks(log: NcclLog) -> int | None:
     """Ranks of one collective: those of the first group of the list, or by NCCL's own lines."""
     first = log.ranks[0].group if log.ranks else 0
-    listed = sum(line.group == first for line in log.ranks)
-    return listed or log.nranks
+    return sum(line.group == first for line in log.ranks) or log.nranks
 
 
 def _is_ratio(half: Measure, factor: float) -> bool:

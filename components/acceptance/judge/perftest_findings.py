@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from components.acceptance.evidence import RailLimit
 from components.acceptance.judge import verdict as verdicts
-from components.acceptance.judge.verdict import SLOW_SIBLING, Finding, row, verdict_for
+from components.acceptance.judge.verdict import Finding, first_rule, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog
 from components.core.plain_text import counted
 
@@ -33,38 +33,29 @@ _ONE_PACKET: Final = 4096
 def judge_perftest_completeness(log: PerftestLog) -> Finding:
     """Is there a whole table with readable rows, and with every size between its ends?"""
     still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
-    verdict, detail = "error", ""
-    check = "perftest without a clock" if log.clock_unknown else "perftest completeness"
-    if log.clock_unknown and (still or log.bad_rows):
-        actual = "no rate: perftest could not measure the processor's clock"
-    elif log.bad_rows:
-        actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
-    elif not (actual := _problem(log)) and still:
-        verdict, actual = "failed", "a row in which no message arrived"
-        check = "perftest completeness"
-    elif not actual:
-        verdict, detail = "passed", "; ".join(log.notes)
-        actual = counted(len(log.rows) or len(log.latency), "row")
-    return row(check, verdict, actual, detail)
-
-
-def _problem(log: PerftestLog) -> str:
-    if not log.rows and not log.latency:
-        return "no result row"
-    if not log.ended:
-        return "cut off: the rule under the table is missing"
-    if log.contradictions:
-        return f"the two ends differ: {log.contradictions[0]}"
-    # Find neighbours with a size missing between them, or a missing end of `-a`.
+    no_clock = "no rate: perftest could not measure the processor's clock"
     sizes = sorted({each.size_bytes for each in (*log.rows, *log.latency)})
-    for one, other in pairwise(sizes):
-        if other != _STEP * one:
-            return f"rows are missing: from {one} B to {other} B"
+    # Neighbours with a size missing between them, or a missing end of `-a`.
+    gaps = [pair for pair in pairwise(sizes) if pair[1] != _STEP * pair[0]]
+    between = "".join(f"from {one} B to {other} B" for one, other in gaps[:1])
     last = min(_LAST, log.mtu_bytes or _LAST) if log.connection_type == "UD" else _LAST
-    if len(sizes) > 1 and (_STEP < sizes[0] < _OWN_SCAN or sizes[-1] < last):
-        seen = f"{sizes[0]} B to {sizes[-1]} B"
-        return f"rows are missing: {seen}, and -a goes from {_STEP} B to {last} B"
-    return ""
+    differs = "".join(log.contradictions[:1])
+    is_cut = len(sizes) > 1 and (_STEP < sizes[0] < _OWN_SCAN or sizes[-1] < last)
+    first = f"the first: {''.join(log.bad_rows[:1])}"
+    ends = f"{min(sizes, default=0)} B to {max(sizes, default=0)} B, and -a goes from {_STEP} B"
+    verdict, (actual, detail) = first_rule(
+        (log.clock_unknown and (still or log.bad_rows), "error", (no_clock, "")),
+        (log.bad_rows, "error", (f"{len(log.bad_rows)} unreadable rows", first)),
+        (not sizes, "error", ("no result row", "")),
+        (not log.ended, "error", ("cut off: the rule under the table is missing", "")),
+        (differs, "error", (f"the two ends differ: {differs}", "")),
+        (gaps, "error", (f"rows are missing: {between}", "")),
+        (is_cut, "error", (f"rows are missing: {ends} to {last} B", "")),
+        (still, "failed", ("a row in which no message arrived", "")),
+        (True, "passed", (counted(len(log.rows) or len(log.latency), "row"), "; ".join(log.notes))),
+    )
+    check = "perftest without a clock" if log.clock_unknown else "perftest completeness"
+    return row(check, verdict, actual, detail)
 
 
 def judge_gid(log: PerftestLog, rail: RailLimit | None = None) -> Finding:
@@ -221,8 +212,8 @@ def judge_perftest_run(log: PerftestLog, asked: PerftestAsked) -> list[Finding]:
         found.append(row("line rate", "failed", f"{most:.2f} Gb/s", rate=rate, rail=rail.name))
     if ports := log.largest.ports_gbit_s if log.largest else ():
         shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
-        right = verdict_for(min(ports) >= SLOW_SIBLING * max(ports) > 0)
-        found.append(row("ports", right, shown, share=SLOW_SIBLING))
+        right = verdict_for(min(ports) >= verdicts.SLOW_SIBLING * max(ports) > 0)
+        found.append(row("ports", right, shown, share=verdicts.SLOW_SIBLING))
     return [*found, *_judge_times(log, asked)]
 
 

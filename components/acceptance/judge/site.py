@@ -68,11 +68,9 @@ def warn_spread(item: ProbeEvidence) -> list[Finding]:
 def judge_causes(
     evidence: Evidence, judged: Sequence[Finding]
 ) -> tuple[list[Finding], list[Finding]]:
-    """Judge foreign settings and lost routes on the way of probes.
+    """Judge foreign settings and lost routes: those that may explain a failure, and warnings.
 
-    Returns:
-        Those that may explain why a probe did not pass; and the others, as warnings: those probes
-        passed nevertheless, without congestion or by other links.
+    The probes of a warning passed nevertheless, without congestion or by other links.
     """
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])
@@ -211,8 +209,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
             seen = {name: (offered or {}).get(name, 0) for name in wanted}
             right = "error" if offered is None else verdict_for(seen == {**wanted})
             actual = "not read" if offered is None else _amounts(seen)
-            asked = _amounts(wanted)
-            findings.append(row("allocatable", right, actual, wanted=asked).about(node))
+            findings.append(row("allocatable", right, actual, wanted=_amounts(wanted)).about(node))
         findings += judge_ib(evidence.ib, expected.ib)
         findings += verdicts.judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
@@ -246,7 +243,20 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
     name, ran = item.probe.name, _judge_run(item)
     if item.probe.refused and ran.verdict != "skipped":
-        return [_judge_refused(item, ran).about(name)]
+        one, other = item.probe.rails
+        logs = item.perftest.runs if item.perftest else ()
+        kinds = {failure.kind for log in logs for failure in log.failures}
+        # A missing address or route proves the separation; other faults of the client do not.
+        is_refused = kinds & _NO_WAY and kinds <= NOT_READY
+        rejects, asked = "a host there answered, and rejected the connection", ("", _SEPARATE)
+        verdict, (actual, (why, step)) = verdicts.first_rule(
+            (ran.verdict == "passed", "failed", ("the test ran", asked)),
+            ("rejected" in kinds, "failed", (rejects, asked)),
+            (is_refused, "passed", ("refused", asked)),
+            (True, "error", (ran.actual, (ran.detail, ran.next_step))),
+        )
+        judged = row("separation", verdict, actual, why, one=one, other=other, step=step)
+        return [judged.about(name)]
     if ran.verdict != "passed":
         if where := ", ".join(sorted({hop.place for hop in item.hops if hop.discards})):
             why, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
@@ -273,22 +283,6 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
             found += judge_way(item, limits)
     found += path.judge_storms(item, limits) + path.fail_losses(item, limits)
     return [each if each.subject else each.about(name) for each in found]
-
-
-def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
-    (one, other), step, why = item.probe.rails, _SEPARATE, ""
-    said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
-    kinds = {failure.kind for failures in said for failure in failures}
-    if ran.verdict == "passed":
-        verdict, actual = "failed", "the test ran"
-    elif "rejected" in kinds:
-        verdict, actual = "failed", "a host there answered, and rejected the connection"
-    elif kinds & _NO_WAY and kinds <= NOT_READY:
-        # A missing address or route proves the separation; other faults of the client do not.
-        verdict, actual = "passed", "refused"
-    else:
-        verdict, actual, step, why = "error", ran.actual, ran.next_step, ran.detail
-    return row("separation", verdict, actual, why, one=one, other=other, step=step)
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:

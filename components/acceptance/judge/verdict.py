@@ -23,11 +23,10 @@ GROUP: Final = "group"
 UNPROVEN: Final = "proof"
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
 """The checks whose actual value tables show as the result of a probe."""
-Rule = tuple[object, Verdict, str]
-"""A condition, the verdict if it holds, and the reason."""
 EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error": 4}
 """Exit codes of the commands that judge: good, failed verdict, could not judge."""
 _Run = TypeVar("_Run")
+_Said = TypeVar("_Said")
 
 
 class Finding(Seen):
@@ -81,9 +80,9 @@ def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place wher
     return "passed" if is_right else "failed"
 
 
-def first_rule(*rules: Rule) -> tuple[Verdict, str]:
-    """The verdict and the reason of the first rule that holds."""
-    return next((verdict, why) for holds, verdict, why in rules if holds)
+def first_rule(*rules: tuple[object, Verdict, _Said]) -> tuple[Verdict, _Said]:
+    """The verdict and the words of the first rule whose condition holds."""
+    return next((verdict, said) for holds, verdict, said in rules if holds)
 
 
 def overall_verdict(findings: Iterable[Finding]) -> Verdict:

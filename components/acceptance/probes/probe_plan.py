@@ -454,8 +454,7 @@ def _far(spec: ClusterSpec) -> Iterator[Test]:
         for speed, hosts in worker_kinds.speed_classes(spec, rail).items():
             ring: list[Host | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
             rounds, half = len(ring) - 1, len(ring) // 2
-            step = max(rounds // MOST_CIRCLES, 1)
-            for turn in range(0, rounds, step)[:MOST_CIRCLES]:
+            for turn in range(0, rounds, max(rounds // MOST_CIRCLES, 1))[:MOST_CIRCLES]:
                 turned = [ring[0], *ring[1 + turn :], *ring[1 : 1 + turn]]
                 for one, other in zip(turned[:half], reversed(turned[half:]), strict=True):
                     if one and other and frozenset((one.name, other.name)) not in near:

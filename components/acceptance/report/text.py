@@ -102,8 +102,7 @@ def sections(report: Report) -> dict[str, list[str]]:
 
 def waivers_of(report: Report) -> list[str]:
     """The waived rules, each with its reason."""
-    waived = report.evidence.limits.waived
-    return [f"waived: {rule}: {reason}" for rule, reason in waived.items()]
+    return [f"waived: {rule}: {why}" for rule, why in report.evidence.limits.waived.items()]
 
 
 def render_markdown(report: Report) -> str:

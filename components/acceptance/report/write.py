@@ -131,8 +131,7 @@ def heat_maps(report: Report) -> str:
         )
         wrong = not all(pair.is_right for pair in pairs)
         (figures if wrong or not figures else folded).append(figure)
-    head = counted(len(folded), "more rail")
-    more = section(head, *folded, folded=True) if folded else ""
+    more = section(counted(len(folded), "more rail"), *folded, folded=True) if folded else ""
     return section(
         "Pairs of each rail",
         *figures,
@@ -246,8 +245,7 @@ def _next_steps(report: Report) -> str:
     steps: dict[str, dict[str, None]] = {}
     for finding in report.findings:
         if finding.verdict in ("failed", "error") and finding.next_step:
-            name = f"{finding.subject} ({finding.check})"
-            steps.setdefault(finding.next_step, {})[name] = None
+            steps.setdefault(finding.next_step, {})[f"{finding.subject} ({finding.check})"] = None
     if not steps:
         return ""
     items = "".join(
