@@ -26,7 +26,6 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _KEPT_LINES: Final = 40
 """Lines at the end of a builder's output that are searched for the reason of a failure."""
 _REASONS: Final[Sequence[Mapping[str, str]]] = read_table(__file__, "build_failures")
-Tell = Callable[[str], None]
 
 
 def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
@@ -66,7 +65,7 @@ class BuildRoom:
     """Runs a builder and passes on its output."""
 
     builder: Builder
-    tell: Tell
+    tell: Callable[[str], None]
 
     def pin(self, base: str) -> str:
         """Pin the base by its digest; pull it to learn the digest if the name lacks one.

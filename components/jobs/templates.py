@@ -114,8 +114,7 @@ def outside_meshes(template: JsonObject) -> JsonObject:
 
 def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
     """The objects of one run: every name carries the run's number."""
-    text = json.dumps([*objects]).replace(RUN, str(run))
-    return _BODIES.validate_json(text)
+    return _BODIES.validate_json(json.dumps([*objects]).replace(RUN, str(run)))
 
 
 def make_metadata(spec: ClusterSpec, name: str, **labels: JsonValue) -> JsonObject:
