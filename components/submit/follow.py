@@ -159,9 +159,8 @@ class LogReader:
     def read_on(self, api: Api) -> list[str]:
         """Read the lines written since the last call."""
         since = f"&sinceTime={quote(self._second)}" if self._second else ""
-        text = api.text(f"{self.path}?timestamps=true{since}")
         # The kubelet begins at the start of that second again.
-        found = text.splitlines()[self._in_second :]
+        found = api.text(f"{self.path}?timestamps=true{since}").splitlines()[self._in_second :]
         new: list[str] = []
         for line in found:
             stamp = _STAMP.match(line)
@@ -208,9 +207,8 @@ def follow(
 ) -> list[Ended]:
     """Print the logs of a job until all watched objects have ended.
 
-    Raises:
-        DeviceError: The cluster does not answer any more.
-        UnreachableError: The pods did not start; the text gives the reason, and the job stays.
+    DeviceError: the cluster does not answer any more. UnreachableError: the pods did not start;
+    the text gives the reason, and the job stays.
     """
     several = len(job.watched) > 1
     parts = [
@@ -274,11 +272,7 @@ def how_to_go_on(job: UserJob) -> str:
 def read_job(
     api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
 ) -> list[Ended]:
-    """Follow a job; an error also says how to follow or delete the job.
-
-    Raises:
-        DeviceError: See `follow`; the text says how to go on.
-    """
+    """Follow a job; a DeviceError of `follow` then also says how to follow or delete the job."""
     try:
         return follow(api, job, tell, start_deadline_s)
     except DeviceError as error:
@@ -298,8 +292,7 @@ def node_troubles(
         node = api.get(f"/api/v1/nodes/{host.node}")
         found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)
         for each in found:
-            what = each.words(host.node).partition(": kubectl")[0]
-            yield Refusal(what, _MEND[each.kind])
+            yield Refusal(each.words(host.node).partition(": kubectl")[0], _MEND[each.kind])
 
 
 def object_troubles(api: Api, job: UserJob) -> Iterator[Refusal]:
@@ -326,11 +319,7 @@ def delete_line(job: UserJob) -> str:
 
 
 def create(api: Api, job: UserJob) -> None:
-    """Create all objects of a job, or none.
-
-    Raises:
-        DeviceError: The cluster refused one; those before it are deleted again.
-    """
+    """Create all objects of a job; DeviceError if one is refused, and then none is left."""
     made: list[Body] = []
     try:
         for body in job.objects:
