@@ -137,10 +137,7 @@ def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tup
 
 
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
-    """`-x NAME=value` for every NCCL variable whose value all hosts share.
-
-    Each rank finds the devices and their GID indices on its own host (`on_own_devices`).
-    """
+    """`-x NAME=value` for the NCCL variables all hosts share; `on_own_devices` finds others."""
     values = job_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
     return tuple(part for pair in sorted(values.items()) for part in ("-x", "=".join(pair)))
 
@@ -157,8 +154,7 @@ def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ..
         cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
         unknown = '*) echo "railyard: $(uname -n) is not a worker of this site" >&2 && exit 1 ;;'
         lines = ["case $(uname -n) in", *cases, unknown, "esac"]
-    script = "\n".join([*lines, _search() + _script("rank")])
-    return ("/bin/sh", "-c", script, "rank", *program)
+    return ("/bin/sh", "-c", "\n".join([*lines, _search() + _script("rank")]), "rank", *program)
 
 
 def _netdevs_line(netdevs: str) -> str:
