@@ -47,8 +47,7 @@ class Cluster(pulumi.ComponentResource):
         agents: list[pulumi.Resource] = []
         for step in plan.agents:
             # All steps of a worker's node are one resource.
-            note = remote.note(step.name)
-            chain = [secret_again(each, note) for each in plan.chain_of(step)]
+            chain = [secret_again(each, remote.note(step.name)) for each in plan.chain_of(step)]
             after = [*servers, *hosts.of(step.endpoint.device)]
             options = pulumi.ResourceOptions(parent=self, depends_on=after)
             agents.append(host_steps(remote, chain, options, step.name))

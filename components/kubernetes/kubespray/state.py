@@ -358,8 +358,7 @@ class Keeper:
             if path.exists():
                 return _STATES.validate_json(path.read_text("utf-8"))
             if evidence:
-                found = json.loads(evidence)
-                return _STATES.validate_python(found["state"])
+                return _STATES.validate_python(json.loads(evidence)["state"])
         except (OSError, ValueError, ValidationError, KeyError, TypeError) as error:
             words = fault_text(__file__, "unreadable", path=path, kind=type(error).__name__)
             raise DeviceError(words) from error
@@ -388,8 +387,7 @@ class Keeper:
     def edited(self, known: tuple[str, ...]) -> tuple[Path, ...]:
         """The inventory files that Railyard did not write in their current form.
 
-        `known` has the checksums of the files it wrote; if empty, files with its names count as its
-        own.
+        `known` are the checksums of its files; if empty, files with its names count as its own.
         """
         found: list[Path] = []
         for path in sorted(each for each in self.inventory.rglob("*") if each.is_file()):

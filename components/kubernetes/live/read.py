@@ -155,8 +155,7 @@ class Reader:
         """All objects of a list, page by page; empty if the kind is not served."""
         found, sign, following = list[Body](), "&" if "?" in path else "?", ""
         while True:
-            answer = self._get(f"{path}{sign}limit={PAGE}{following}")
-            body = answer.body
+            body = self._get(f"{path}{sign}limit={PAGE}{following}").body
             found += cast("list[Body]", body.get("items") or [])
             token: object = cast("Body", body.get("metadata") or {}).get("continue")
             if not token:

@@ -148,8 +148,7 @@ class KubernetesPlan:
         """All steps of the node of an install step, in order."""
         before = (REMOVAL_SUFFIX, TOKEN_SUFFIX, AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, FILTER_SUFFIX)
         chain = (*(self.beside(step, each) for each in before), step)
-        found = (*chain, self.beside(step, NODE_SUFFIX))
-        return tuple(each for each in found if each is not None)
+        return tuple(each for each in (*chain, self.beside(step, NODE_SUFFIX)) if each is not None)
 
 
 def secret_again(step: RemoteStep, note: str) -> RemoteStep:
