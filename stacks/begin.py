@@ -81,7 +81,7 @@ def refuse_scope(
         UsageError: The text is the whole report.
     """
     steps = {host.name: host.converge.name for host in plan.hosts}
-    steps |= {each.name: each.exec_step if each.exec else each.step for each in plan.switches}
+    steps |= {x.name: x.step_named("exec") if x.exec else x.step for x in plan.switches}
     new = [name for name, step in steps.items() if name not in only and not applied.step(step)]
     gone = sorted({*applied.devices_of(spec).values()} - {"", *steps} - {*spec.renamed.all})
     whole = "update the whole site"

@@ -132,11 +132,12 @@ def _switches(
             continue
         machine = machine_of(switch.endpoint)
         desired = switch.desired.model_dump(mode="json")
-        held = before.steps.get(switch.baseline_step)
+        name = switch.step_named("baseline")
+        held = before.steps.get(name)
         words = f"device baseline --stack {plan.stack}"
-        baseline = _local(words, "", printed.get(switch.baseline_step, ""))
+        baseline = _local(words, "", printed.get(name, ""))
         yield held or Registered(
-            switch.baseline_step,
+            name,
             "-baseline",
             machine,
             baseline,

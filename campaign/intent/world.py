@@ -97,7 +97,7 @@ def _with_factory(wanted: SwitchState, held: SwitchState | None) -> SwitchState:
 def printed_by(plan: ClusterPlan, given: Mapping[str, str]) -> dict[str, str]:
     """What the steps print that later ones, or a later update, read."""
     first = {
-        switch.baseline_step: render_baseline(
+        switch.step_named("baseline"): render_baseline(
             SwitchState(vlans=(1,), ports=dict.fromkeys(switch.desired.ports, FACTORY_PORT))
         )
         for switch in plan.switches

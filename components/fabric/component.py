@@ -84,7 +84,7 @@ class Fabric(pulumi.ComponentResource):
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(
-                plan.baseline_step,
+                plan.step_named("baseline"),
                 f"device baseline --stack {remote.stack or pulumi.get_stack()}",
                 request,
                 environment,
@@ -117,21 +117,22 @@ class Fabric(pulumi.ComponentResource):
 
     def _exec(self, plan: SwitchPlan, texts: ExecPlan, remote: Remote) -> pulumi.Resource:
         """Send the lines and judge the output; only then save, and judge that output."""
-        run = remote.note(plan.exec_step)
+        name = plan.step_named("exec")
+        run = remote.note(name)
         apply, save = (numbered(plan.os, text, run) for text in (texts.apply, texts.save))
         sent = switch_exec(
             remote,
-            SwitchExec(plan.exec_step, plan.endpoint, apply, texts.undo),
+            SwitchExec(name, plan.endpoint, apply, texts.undo),
             pulumi.ResourceOptions(parent=self, depends_on=self._before),
         )
         note = remote.note(plan.step)
         judged = self._judge(plan.step, judge_request(plan, "apply", apply, note), sent)
         saved = switch_exec(
             remote,
-            SwitchExec(plan.save_step, plan.endpoint, save),
+            SwitchExec(plan.step_named("save"), plan.endpoint, save),
             pulumi.ResourceOptions(parent=self, depends_on=[judged]),
         )
-        return self._judge(plan.saved_step, judge_request(plan, "save", save, ""), saved)
+        return self._judge(plan.step_named("saved"), judge_request(plan, "save", save, ""), saved)
 
     def _judge(self, step: str, request: str, sent: Sent) -> pulumi.Resource:
         opts = pulumi.ResourceOptions(parent=self, depends_on=[sent])

@@ -24,6 +24,10 @@ from components.model.fabric import Switch, SwitchPort
 from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
 
+SwitchStep = Literal["baseline", "apply", "exec", "save", "saved"]
+"""The state before the first change, and the apply; or the exec of the whole configuration, judged
+as `apply`, and the exec that saves it, judged as `saved`."""
+
 
 class SwitchPlan(Frozen):
     """The wanted state of one switch, and its address. Holds names of secrets, no secret."""
@@ -70,29 +74,13 @@ class SwitchPlan(Frozen):
         return questions is not None and questions.marks
 
     @property
-    def baseline_step(self) -> str:
-        """Name of the step that records the state before the first change."""
-        return f"{self.name}-baseline"
-
-    @property
     def step(self) -> str:
-        """Name of the apply step, or of the judge of `exec`. The state has it, so it is an API."""
-        return f"{self.name}-apply"
+        """Name of the apply step, or of the judge of `exec`."""
+        return self.step_named("apply")
 
-    @property
-    def exec_step(self) -> str:
-        """Name of the one exec that brings the whole configuration."""
-        return f"{self.name}-exec"
-
-    @property
-    def save_step(self) -> str:
-        """Name of the one exec that saves it."""
-        return f"{self.name}-save"
-
-    @property
-    def saved_step(self) -> str:
-        """Name of the step that judges the output of saving."""
-        return f"{self.name}-saved"
+    def step_named(self, part: SwitchStep) -> str:
+        """Name of one of its steps. The state has it, so it is an API."""
+        return f"{self.name}-{part}"
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:

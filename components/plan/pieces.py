@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
 from components.artefacts.lock import Lock
 from components.core.errors import UsageError
 from components.core.templates import fault_text
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts
+from components.fabric.fabric_plan import SwitchStep
 from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
 from components.plan.make import ClusterPlan, Part, make_plan
 
@@ -133,9 +134,7 @@ def plan_piece(plan: ClusterPlan, piece: Piece) -> ClusterPlan:
 def names_of_piece(plan: ClusterPlan) -> frozenset[str]:
     """Return the names of the resources of its own devices; those on top of hosts are left out."""
     switches = {
-        name
-        for each in plan.switches
-        for name in (each.baseline_step, each.step, each.exec_step, each.save_step, each.saved_step)
+        name for each in plan.switches for name in map(each.step_named, get_args(SwitchStep))
     }
     hosts = {step.name for each in plan.hosts for step in (each.sending, *each.all_steps)}
     return frozenset(switches | hosts | {f"reboots-{each}" for each in reboot_parts(plan.reboots)})

@@ -147,7 +147,7 @@ def _stopped(switch: SwitchPlan, facts: Mapping[str, Facts], applied: Applied) -
 
 def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
     """Return the values from before the first update, which removed settings go back to."""
-    step = applied.step(switch.baseline_step)
+    step = applied.step(switch.step_named("baseline"))
     was = edit.read_baseline(step.stdout) if step is not None and step.stdout else None
     return None if was is None else SwitchState.model_validate(was)
 
@@ -174,35 +174,37 @@ def exec_notes(
     drifted = {drift.device for drift in drifts if drift.differences}
     notes: dict[str, str] = {}
     for switch in switches:
-        sent = applied.step(switch.exec_step)
+        name, save = switch.step_named("exec"), switch.step_named("save")
+        sent = applied.step(name)
         if switch.exec is None or sent is None:
             continue
         # A failed judge of a text last sent leaves no state, or an old one.
-        pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
+        pairs = ((name, switch.step), (save, switch.step_named("saved")))
         judged = (map_at(parse_lines(applied.stdin(judge)), "judges") for _, judge in pairs)
         texts = zip((applied.step(name) for name, _ in pairs), judged, strict=True)
         good = all(each and digest_of(each.create) == judges.get("text") for each, judges in texts)
         number = number_of(sent.create) + (switch.name in drifted or not good)
         if number:
-            notes[switch.exec_step] = str(number)
+            notes[name] = str(number)
     return notes
 
 
 def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]) -> bool:
     """Whether this update sends a switch's exec: its text is new, or runs again."""
-    sent = applied.step(switch.exec_step)
+    name = switch.step_named("exec")
+    sent = applied.step(name)
     if switch.exec is None or sent is None:
         return switch.exec is not None
-    run = exec_notes((switch,), applied, drifts).get(switch.exec_step, "")
+    run = exec_notes((switch,), applied, drifts).get(name, "")
     return sent.create != numbered(switch.os, switch.exec.apply, run)
 
 
 def judge_executors(at: Situation) -> Iterator[Finding]:
     """Refuse a change of executor: the update would undo its own work."""
     for switch in at.plan.switches:
-        if switch.exec is None and at.applied.step(switch.exec_step) is not None:
-            words = {"step": switch.exec_step, "save": switch.save_step}
-            yield finding_of(__file__, "executor", device=switch.name, **words)
+        step, save = switch.step_named("exec"), switch.step_named("save")
+        if switch.exec is None and at.applied.step(step) is not None:
+            yield finding_of(__file__, "executor", device=switch.name, step=step, save=save)
 
 
 def judge_balancers(at: Situation) -> Iterator[Finding]:

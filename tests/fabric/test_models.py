@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
 from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.switch_model import parse_release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortPlace
-from components.fabric.fabric_plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, SwitchStep, plan_fabric
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.cluster import ClusterSpec
@@ -128,12 +128,14 @@ def test_releases_compare_as_numbers() -> None:
 
 
 def test_names_of_steps_are_an_api(plan: SwitchPlan) -> None:
-    assert (plan.baseline_step, plan.step) == ("leaf-01-baseline", "leaf-01-apply")
-    assert (plan.exec_step, plan.save_step, plan.saved_step) == (
+    assert [plan.step_named(part) for part in get_args(SwitchStep)] == [
+        "leaf-01-baseline",
+        "leaf-01-apply",
         "leaf-01-exec",
         "leaf-01-save",
         "leaf-01-saved",
-    )
+    ]
+    assert plan.step == "leaf-01-apply"
 
 
 def test_a_renamed_switch_is_still_the_node_of_its_subnet_manager() -> None:

@@ -269,7 +269,9 @@ def test_a_port_that_leaves_the_file_gets_its_mtu_back() -> None:
            for name, port in switch.desired.ports.items()}  # fmt: skip
     baseline = switch.desired.model_copy(update={"ports": old}).model_dump_json()
     applied = as_applied()
-    applied = Applied({**applied.steps, switch.baseline_step: AppliedStep(stdout=baseline)})
+    applied = Applied(
+        {**applied.steps, switch.step_named("baseline"): AppliedStep(stdout=baseline)}
+    )
     for facts in ({}, clean()):
         drifts = decide(plan, applied, facts).drifts
         (words,) = refused_disruptions(spec, plan, drifts, facts, applied)

@@ -38,12 +38,12 @@ def recorded(run: str = "", judged: str | None = None, saved: str | None = None)
     assert SWITCH.exec is not None
     apply, save = (numbered("onyx", text, run) for text in (SWITCH.exec.apply, SWITCH.exec.save))
     steps = {
-        SWITCH.exec_step: AppliedStep(create=apply),
-        SWITCH.save_step: AppliedStep(create=save),
+        SWITCH.step_named("exec"): AppliedStep(create=apply),
+        SWITCH.step_named("save"): AppliedStep(create=save),
     }
     for step, kind, text, of in (
         (SWITCH.step, "apply", SWITCH.exec.apply, judged),
-        (SWITCH.saved_step, "save", SWITCH.exec.save, saved),
+        (SWITCH.step_named("saved"), "save", SWITCH.exec.save, saved),
     ):
         if of is not None:
             about = numbered("onyx", text, of)
@@ -70,7 +70,8 @@ def drift(applied: Applied) -> DeviceDrift:
     ids=["new", "good", "good again", "not saved", "refused", "repair refused", "save refused"],
 )
 def test_what_was_not_found_good_is_sent_again(applied: Applied, number: str | None) -> None:
-    assert exec_notes(PLAN.switches, applied, (drift(applied),)).get(SWITCH.exec_step) == number
+    notes = exec_notes(PLAN.switches, applied, (drift(applied),))
+    assert notes.get(SWITCH.step_named("exec")) == number
 
 
 def test_drift_sends_it_again_and_settles() -> None:
@@ -78,11 +79,11 @@ def test_drift_sends_it_again_and_settles() -> None:
     port = SWITCH.desired.ports["1/2"].model_copy(update={"mtu_bytes": 1500})
     seen = SWITCH.desired.model_copy(update={"ports": {**SWITCH.desired.ports, "1/2": port}})
     intended = intend(PLAN, good, Seen({SWITCH.name: seen}), "changed")
-    assert intended.notes[SWITCH.exec_step] == "4"
+    assert intended.notes[SWITCH.step_named("exec")] == "4"
     assert intended.notes[SWITCH.step] == "1: mtu_bytes of port 1/2 is 1500, want 9216"
     repaired = recorded("4", judged="4", saved="4")
     again = intend(PLAN, repaired, Seen({SWITCH.name: SWITCH.desired}), "changed")
-    assert again.notes[SWITCH.exec_step] == "4"
+    assert again.notes[SWITCH.step_named("exec")] == "4"
 
 
 def test_another_executor_over_an_exec_is_refused() -> None:
