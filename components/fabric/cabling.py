@@ -94,9 +94,7 @@ def _short(system: str) -> str:
 def _plain_port(text: str) -> str:
     """A port's name without what systems put before it; blank for a MAC address or a sentence."""
     name = text.strip()
-    if _MAC.fullmatch(name) or " " in name:
-        return ""
-    return _PORT_PREFIX.sub("", name)
+    return "" if _MAC.fullmatch(name) or " " in name else _PORT_PREFIX.sub("", name)
 
 
 class FarEnd(Frozen):

@@ -243,8 +243,7 @@ def preview_switch(
     dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
     if not moved and not dropped:
         return None
-    count = len(moved) + len(dropped)
-    head = f"{plan.name}: {counted(count, 'setting')} will change"
+    head = f"{plan.name}: {counted(len(moved) + len(dropped), 'setting')} will change"
     lines = [head, *group_settings(moved | dropped, port_order(plan))]
     edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
     lines += _effects(plan, edit, seen, allowed)

@@ -24,7 +24,7 @@ from components.fabric.ports import find_splits, plan_changes, refuse_missing
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
 from components.fabric.systems.switch_system import SwitchSystem
-from components.fabric.targets import moves_one_shot, overlay, target_of_restore, with_all_ports
+from components.fabric.targets import overlay, target_of_restore, with_all_ports
 from components.remote.one_run import Interrupted, InterruptedTwice, Session
 
 MAX_ROUNDS: Final = 3
@@ -149,9 +149,10 @@ class Exchange:
 
         If a later command is refused, the driver may still read the rest.
         """
-        asked = self.driver.sessions(bfd=bfd) if bgp else None
-        if asked is None:
+        if not bgp or self.driver.sessions is None:
             return None
+        plain, with_bfd = self.driver.sessions
+        asked = with_bfd if bfd else plain
         answers: dict[str, str] = {}
         for command in asked.commands:
             answers[command] = self.session.run(command)
@@ -208,7 +209,9 @@ class Exchange:
                 lost session.
         """
         before = self.read(wanted)
-        if self.driver.taken and moves_one_shot(before, wanted, aim(before)):
+        roce = aim(before).roce
+        # A run that sends the one-shot, or may end one that did, is about every port.
+        if self.driver.taken and roce is not None and {wanted.roce, before.state.roce} != {roce}:
             wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
             before = self.read(wanted)
         put_back, taken = partial(self._put_back, before, wanted, aim(before)), list[str]()
@@ -332,7 +335,7 @@ class Exchange:
         after: base.Reading | None = None
         try:
             self._learn_id()  # a signal may have come before
-            for line in (*self.driver.discard, *self._candidate.back_out()):
+            for line in self._candidate.back_out():
                 self._send_line(line, [])
             self._candidate.stage = "none"
             for _ in range(MAX_ROUNDS):

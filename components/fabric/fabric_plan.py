@@ -181,8 +181,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
         wanted["pfc_watchdog"] = True
         wanted |= {"pfc_watchdog_ms": (times.detect, times.restore)} if times else {}
     if port.cable_length_m is not None and system.cable_per_port:
-        length_m = model.headroom_length(switch.os, port.cable_length_m) if model else None
-        wanted["cable_m"] = length_m
+        wanted["cable_m"] = model.headroom_length(switch.os, port.cable_length_m) if model else None
     return intent.model_copy(update=wanted)
 
 

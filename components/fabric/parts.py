@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, cast
 
@@ -62,11 +62,6 @@ def is_default(native: Mapping[str, str], key: str) -> bool:
     return native.get(key) == DEFAULT
 
 
-def write_list(words: Iterable[str]) -> str:
-    """Words as one text."""
-    return write_text(tuple(words))
-
-
 def read_list(text: str | None) -> tuple[str, ...] | None:
     """Read a list back; None: it is not recorded."""
     return None if text is None else _LIST.validate_json(text)
@@ -78,7 +73,7 @@ def read_fields(text: str | None) -> dict[str, str]:
 
 
 def write_text(value: object) -> str:
-    """Anything that JSON can hold, as one short text."""
+    """Anything that JSON can hold, or an iterator over it, as one short text."""
     return to_json(value).decode()
 
 

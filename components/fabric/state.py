@@ -25,12 +25,14 @@ from components.core.settings import (
 from components.fabric.parts import (
     NONE,
     TRAFFIC,
+    WHOLE,
     BgpState,
     IbState,
     Identity,
     Neighbour,
     OtherPorts,
     Sessions,
+    read_list,
     spread_ports,
 )
 
@@ -296,6 +298,10 @@ class SwitchState(_Frozen):
     """As `PortState.native`, for the whole switch: all entries go back with a recorded state."""
 
     _read_folded = model_validator(mode="before")(spread_ports)
+
+    def noted(self, key: str = WHOLE) -> tuple[str, ...]:
+        """The words that the driver noted in `native`; empty if it noted none."""
+        return read_list(self.native.get(key)) or ()
 
     def settings(self) -> Texts:
         """Flat (where, setting) to text, for diffs that people read."""

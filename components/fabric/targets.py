@@ -21,7 +21,7 @@ from components.fabric.effects import describe_changes, find_effects, interrupti
 from components.fabric.parts import Frozen
 from components.fabric.state import MTU_WORD, PortState, SwitchState, list_vlans
 from components.fabric.systems import system_of
-from components.fabric.systems.base import Reading, Script, flatten
+from components.fabric.systems.base import Script, flatten
 from components.fabric.systems.switch_system import ExecForm, SwitchSystem
 
 LONGEST: Final = 131_071
@@ -196,11 +196,6 @@ def target_of_restore(
 
 def _mtu(addresses: Addresses | None, name: str) -> tuple[str, ...]:
     return tuple(each for each in (addresses or {}).get(name, ()) if each.startswith(MTU_WORD))
-
-
-def moves_one_shot(before: Reading, wanted: SwitchState, target: SwitchState) -> bool:
-    """Whether a run sends the one-shot, or may end one that did: then it is about every port."""
-    return target.roce is not None and {wanted.roce, before.state.roce} != {target.roce}
 
 
 def with_all_ports(wanted: SwitchState, names: Iterable[str], keys: PortState) -> SwitchState:

@@ -90,10 +90,10 @@ def test_what_a_leaf_says_after_a_fault(system: str, case: dict[str, Any], tmp_p
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
     for system, words in WORDS.items():
-        asked = system_of(system).sessions(bfd=False)
+        asked = system_of(system).sessions
         assert asked is not None
-        assert asked.commands == tuple(words["commands"])
-    assert system_of("onyx").sessions(bfd=False) is None
+        assert asked[0].commands == tuple(words["commands"])
+    assert system_of("onyx").sessions is None
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
 
@@ -139,8 +139,9 @@ def test_what_is_lost(case: dict[str, Any]) -> None:
 
 
 def parsed(system: str, *texts: str) -> Sessions:
-    asked = system_of(system).sessions(bfd=True)
-    assert asked is not None
+    questions = system_of(system).sessions
+    assert questions is not None
+    _, asked = questions
     return asked.parse(dict(zip(asked.commands, texts, strict=True)))
 
 

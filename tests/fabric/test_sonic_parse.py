@@ -15,7 +15,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
-from components.fabric.systems.sonic.rows import native_notes, read_rows, read_settings
+from components.fabric.systems.sonic.rows import read_rows, read_settings
 from components.fabric.systems.sonic.system import CONFIG, parse_branch
 
 CASES: Final[dict[str, Any]] = yaml.load(
@@ -70,12 +70,12 @@ def test_the_switch_and_who_else_uses_it() -> None:
     tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
     reading = system_of("sonic").parse({CONFIG: json.dumps(tables)}, wanted)
     state = reading.state
-    assert (state.vlans, state.roce, native_notes(state)) == (
+    assert (state.vlans, state.roce, state.noted()) == (
         (10, 111),
         "lossless",
         ("watchdog polled each 400 ms",),
     )
-    assert native_notes(state, "held_rows") == ("DSCP_TO_TC_MAP|RAILYARD",)
+    assert state.noted("held_rows") == ("DSCP_TO_TC_MAP|RAILYARD",)
     assert {*(read_rows(state) or {})} == {
         "BUFFER_PROFILE|pg_lossless_400000_300m_profile",
         "DSCP_TO_TC_MAP|RAILYARD",

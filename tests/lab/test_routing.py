@@ -137,8 +137,9 @@ def test_sessions_and_ways_are_those_of_frr(room: Room) -> None:
 
 def told(room: Room, name: str, system: str, *, bfd: bool = False) -> Sessions:
     """What the driver of a system reads of the sessions of a switch."""
-    session, asked = room.switches[name].session(), system_of(system).sessions(bfd=bfd)
-    assert asked is not None
+    session, questions = room.switches[name].session(), system_of(system).sessions
+    assert questions is not None
+    asked = questions[bfd]
     return asked.parse({line: session.run(line) for line in asked.commands})
 
 

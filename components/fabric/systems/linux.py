@@ -74,10 +74,10 @@ class _Route(BaseModel):
 _ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
 
 
-def sessions_question(
+def sessions_questions(
     commands: tuple[str, str, str], read: Callable[[object], dict[str, Session]], why: str
-) -> Callable[..., Question[Sessions]]:
-    """Ask for sessions alone, or with BFD if any neighbour has it, and for the next hops.
+) -> tuple[Question[Sessions], Question[Sessions]]:
+    """Ask for sessions alone, or with BFD, and for the next hops.
 
     `read` takes the JSON document of the first answer; `why` says that it has another form.
     """
@@ -112,10 +112,7 @@ def sessions_question(
             return known.model_copy(update={"routes_unread": why_unread(table)})
         return known.model_copy(update={"routes": routes})
 
-    def ask(*, bfd: bool) -> Question[Sessions]:
-        return Question((with_bfd if bfd else first, next_hops), parse)
-
-    return ask
+    return Question((first, next_hops), parse), Question((with_bfd, next_hops), parse)
 
 
 def read_summary(document: object) -> dict[str, Session]:

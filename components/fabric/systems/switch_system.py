@@ -131,10 +131,6 @@ class LinkForm:
     since: Release = (0, 0, 0)
 
 
-def _no_sessions(*, bfd: bool) -> None:
-    del bfd
-
-
 def _count_nothing(ports: Sequence[str]) -> Question[dict[str, base.PortCounters]]:
     """On InfiniBand, the adapters count."""
     raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
@@ -175,8 +171,6 @@ class SwitchSystem:
     """Lines from login to the mode for show commands."""
     configure: Sequence[str] = ()
     """Lines from there to configuration mode; show commands stay possible."""
-    discard: Sequence[str] = ()
-    """Forgets lines that were taken and are not in force; empty if each line acts at once."""
     guard: base.Guard | None = None
     """How changes are confirmed; None: a line stays once it was taken or applied."""
     save: str = ""
@@ -187,8 +181,8 @@ class SwitchSystem:
     """LLDP: port to neighbour; a port that heard nothing is left out."""
     link_states: Question[dict[str, bool]] = _NO_STATES
     """Port to whether it has a link; without it, only LLDP and BGP tell."""
-    sessions: Callable[..., Question[Sessions] | None] = _no_sessions
-    """BGP with all neighbours, and BFD if any has it (`bfd`); None: the driver routes nothing."""
+    sessions: tuple[Question[Sessions], Question[Sessions]] | None = None
+    """BGP with all neighbours, without and with BFD; None: the driver routes nothing."""
     counters: Callable[[Sequence[str]], Question[dict[str, base.PortCounters]]] = _count_nothing
     """The counters of some ports by priority."""
     by_hand: base.ByHand | None = None

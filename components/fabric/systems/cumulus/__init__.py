@@ -410,8 +410,7 @@ def _implied_types(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:
     """The types that NVUE derives from a name (page "BGP, Configuration Example")."""
     *entry, last = path
     if last == "remote-as":
-        kind = "unnumbered" if SWP.fullmatch(entry[-1]) else "numbered"
-        yield f"{' '.join(entry)} type", kind
+        yield f"{' '.join(entry)} type", "unnumbered" if SWP.fullmatch(entry[-1]) else "numbered"
     elif path[0] == "interface":
         name, here = path[1], " ".join(path[:2])
         if name.startswith("vlan"):

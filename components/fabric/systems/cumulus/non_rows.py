@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.core.templates import fault_text
-from components.fabric.parts import WRITTEN, read_fields, read_list, write_list, write_text
+from components.fabric.parts import WRITTEN, read_fields, write_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import cumulus as nvue
 from components.fabric.systems.base import Unsettable
@@ -62,8 +62,7 @@ def read_member(entry: nvue.Tree) -> dict[str, object]:
     vlans = nvue.vlans_of(nvue.spelled(member, "vlan")) if "vlan" in member else "all"
     if "untagged" not in member:
         return {"mode": "trunk", "trunk_vlans": vlans}
-    is_none = member["untagged"] == "none"
-    vlan = 0 if is_none else nvue.number_at(member, "untagged", nvue.VLANS)
+    vlan = 0 if member["untagged"] == "none" else nvue.number_at(member, "untagged", nvue.VLANS)
     return {"mode": "hybrid", "trunk_vlans": vlans, "access_vlan": vlan}
 
 
@@ -129,7 +128,7 @@ def read_splits(
     wholes = sorted({*swps} - {*parts})
     held = (name for name in wholes if _has_more(entries[name], ports[name]))
     named = (name for name in wholes if ports[name].native.get("admin_up") == WRITTEN)
-    words = {_HELD: write_list(held), _NAMED: write_list(named)}
+    words = {_HELD: write_text(held), _NAMED: write_text(named)}
     return {"splits": splits, "configured_parts": parts}, words
 
 
@@ -151,19 +150,15 @@ def split_lines(states: rows.States) -> Iterator[Line]:
                 words = {"count": len(held), "wants": len(parts), "parts": ",".join(held)}
                 text = fault_text(__file__, "other-split", whole=whole, path=_SPLIT, **words)
                 raise Unsettable(text)
-            if whole in _list(states[0], _HELD) and whole not in states[1].ports:
+            if whole in states[0].noted(_HELD) and whole not in states[1].ports:
                 raise Unsettable(fault_text(__file__, "more-settings", whole=whole))
             coming.setdefault(len(parts), []).append(whole)
         elif len(held) > len(parts):
             # An entry from before our change stays, as a blank one; an entry that we made goes.
-            bare = all(whole not in _list(state, _NAMED) for state in states)
+            bare = all(whole not in state.noted(_NAMED) for state in states)
             yield Line("unset", f"interface {whole}" if bare else f"interface {whole} {_SPLIT}")
     for count, wholes in coming.items():
         yield from (Line("set", f"interface {whole} {_SPLIT} {count}x") for whole in wholes)
-
-
-def _list(state: SwitchState, key: str) -> tuple[str, ...]:
-    return read_list(state.native.get(key)) or ()
 
 
 def named_of(entry: nvue.Tree) -> dict[str, str]:

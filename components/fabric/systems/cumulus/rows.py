@@ -104,8 +104,7 @@ class Row:
 
     def form(self, release: Release) -> tuple[str, Mapping[Any, str]]:
         """Path and words of a release."""
-        is_new = self.new[0] and release >= self.new[0]
-        return self.new[1:] if is_new else (self.path, self.words)
+        return self.new[1:] if self.new[0] and release >= self.new[0] else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
         """The written value, in either form."""
@@ -292,14 +291,9 @@ def release_words(release: Release) -> tuple[str, ...]:
     return tuple(word for first, word in words.items() if release >= first)
 
 
-def whole_words(state: SwitchState) -> tuple[str, ...]:
-    """The notes of a state about the whole configuration; empty if it was not read."""
-    return read_list(state.native.get(WHOLE)) or ()
-
-
 def release_of(state: SwitchState) -> Release:
     """The release of a switch as far as its notes show it, by its newest form."""
-    words = whole_words(state)
+    words = state.noted()
     return NEGOTIATES if _NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
 
 
@@ -319,7 +313,7 @@ def _below(
     if branch.startswith("interface "):
         routed = _ROUTED.fullmatch(branch.partition(" ")[2]) is not None
         absent = routed and recorded is not None and f"{branch} {_THERE}" not in recorded
-    if now or not (absent and f"{branch} rest" in whole_words(actual)):
+    if now or not (absent and f"{branch} rest" in actual.noted()):
         yield from lines
     elif was:
         yield Line("unset", branch)
@@ -331,7 +325,7 @@ def vlan_lines(states: States) -> Iterator[Line]:
     lines = [Line("unset", VLANS.path.format(vlan)) for vlan in sorted(was - now)]
     if now - was:
         lines.insert(0, Line("set", VLANS.path.format(collapse_vlans(now - was))))
-    there = DOMAIN not in whole_words(states[0])
+    there = DOMAIN not in states[0].noted()
     yield from _below(DOMAIN, states, there, now or not there, lines)
 
 
@@ -364,7 +358,7 @@ def routing_lines(states: States) -> Iterator[Line]:
 
 def _bfd_lines(now: BgpState, states: States) -> Iterator[Line]:
     """BFD of the switch, and our profile, never empty, while a neighbour has it; else as it was."""
-    held, recorded = whole_words(states[0]), read_list(states[1].native.get(WHOLE))
+    held, recorded = states[0].noted(), read_list(states[1].native.get(WHOLE))
     on, profile = f"{_BFD_STATE} enabled", f"{_BFD_PROFILE} {_PROFILE}"
     if now.bfd:
         if on not in held:

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.parts import WHOLE, Session, is_default, sources, write_list
+from components.fabric.parts import WHOLE, Session, is_default, sources, write_text
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
 from components.fabric.systems import cumulus as nvue
@@ -159,7 +159,7 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
         roce_cable_m=0,
         addresses={},
         bgp=BgpState(),
-        native={WHOLE: write_list(rows.branch_words({}))},
+        native={WHOLE: write_text(rows.branch_words({}))},
         ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
     )
 
@@ -188,7 +188,7 @@ def _read(
     ports = {name: _read_port(plain.get(name)) for name in entries}
     own = rows.read_own(config, entries)
     native = {
-        WHOLE: write_list(rows.all_words(config, entries, release)),
+        WHOLE: write_text(rows.all_words(config, entries, release)),
         **sources(adaptive_routing=own["adaptive_routing"] is not None),
         **non_rows.read_holders(config, entries),
     }
@@ -306,11 +306,11 @@ def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_sy
 
 
 def _saves_itself(state: SwitchState) -> bool:
-    return rows.SAVES in rows.whole_words(state)
+    return rows.SAVES in state.noted()
 
 
 def _switch_word(state: SwitchState) -> str:
-    return "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on"
+    return "enabled" if rows.NEW_WORDS in state.noted() else "on"
 
 
 SYSTEM: Final = switch_system.SwitchSystem(
@@ -334,7 +334,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     ports=base.ask_once(INTERFACES, _parse_ports),
     neighbours=base.ask_once(NEIGHBOURS, _parse_neighbours),
     link_states=base.ask_once(INTERFACES, _parse_links),
-    sessions=linux.sessions_question(
+    sessions=linux.sessions_questions(
         (SESSIONS, WITH_BFD, _NEXT_HOPS), _read_sessions, "it is not a table of BGP neighbours"
     ),
     counters=_counters,
@@ -353,7 +353,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     intent=plan_intent,
     session=linux.SESSION,
     native_of=lambda release: {
-        WHOLE: write_list((*rows.branch_words({}), *rows.release_words(release)))
+        WHOLE: write_text((*rows.branch_words({}), *rows.release_words(release)))
     },
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
     links=switch_system.LinkForm(_link_words),

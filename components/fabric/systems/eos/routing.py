@@ -15,7 +15,7 @@ from string import ascii_letters
 from typing import Any, Final
 
 from components.core.templates import fault_text
-from components.fabric.parts import read_list, write_list
+from components.fabric.parts import read_list, write_text
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems import rows as table
 from components.fabric.systems.base import Unsettable
@@ -124,7 +124,7 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> d
     return {
         "addresses": {name: entries[name] for name in sections if name in {*own, *ports}},
         "bgp": bgp_of(asn, lines, forwards={*FORWARDING} <= plain_lines),
-        "native": {WORDS: write_list(words)},
+        "native": {WORDS: write_text(words)},
     }
 
 
@@ -164,18 +164,13 @@ def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState
     )
 
 
-def _held(state: SwitchState) -> Lines:
-    return read_list(state.native.get(WORDS)) or ()
-
-
 def _router_lines(words: Lines) -> Lines:
     head = f"bgp{WITHIN}"
     return tuple(word.removeprefix(head) for word in words if word.startswith(head))
 
 
 def _entry(entry: str) -> tuple[int, str, str]:
-    forms = enumerate(_ENTRIES)
-    place, form = next(each for each in forms if re.fullmatch(each[1][0], entry))
+    place, form = next(each for each in enumerate(_ENTRIES) if re.fullmatch(each[1][0], entry))
     return place, form[1].format(entry), form[2].format(entry)
 
 
@@ -185,7 +180,12 @@ def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
         was_absent = recorded is not None and _mark(name, "there") not in recorded
-        if was_absent and held is not None and not wanted and _mark(name, "rest") in _held(actual):
+        if (
+            was_absent
+            and held is not None
+            and not wanted
+            and _mark(name, "rest") in actual.noted(WORDS)
+        ):
             yield (f"no interface {name}",)
             continue
         stays = {_entry(each)[2] for each in wanted}  # another MTU is written over the one before
@@ -211,7 +211,7 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """The lines that turn routing on or off."""
-    held, recorded = _held(actual), _held(target)
+    held, recorded = actual.noted(WORDS), target.noted(WORDS)
     wanted = target.bgp.forwards if target.bgp else None
     for line in FORWARDING if wanted is not None else ():
         stays = wanted or line in recorded
@@ -225,10 +225,10 @@ def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines
 
 def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """BGP; Unsettable if a foreign setting is in the way."""
-    wanted, was, held = target.bgp, actual.bgp or BgpState(), _router_lines(_held(actual))
+    wanted, was, held = target.bgp, actual.bgp or BgpState(), _router_lines(actual.noted(WORDS))
     if wanted is None:
         return
-    if wanted.asn is not None and MODEL not in _held(actual):
+    if wanted.asn is not None and MODEL not in actual.noted(WORDS):
         raise Unsettable(fault_text(__file__, "model", line=MODEL))
     if was.asn is not None and wanted.asn != was.asn:
         foreign = [
@@ -245,7 +245,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
         else:
             raise Unsettable(fault_text(__file__, "foreign-bgp", was=was, wanted=wanted))
     if wanted.asn is not None:
-        lines = [*_Way(was, wanted, held, _router_lines(_held(target))).lines()]
+        lines = [*_Way(was, wanted, held, _router_lines(target.noted(WORDS))).lines()]
         inner = [line.rpartition(WITHIN)[2] for line in lines if WITHIN in line]
         if lines or was.asn is None:
             top = (line for line in lines if WITHIN not in line)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
 from components.core.templates import fault_text
-from components.fabric.parts import Session, Sessions, why_unread, write_list
+from components.fabric.parts import Session, Sessions, why_unread, write_text
 from components.fabric.ports import marking_of
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, switch_system
@@ -355,13 +355,9 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
         dscp_classes=rows.DEFAULT_CLASSES,
         addresses={},
         bgp=BgpState(),
-        native={routing.WORDS: write_list((routing.MODEL,))},
+        native={routing.WORDS: write_text((routing.MODEL,))},
         ports=dict.fromkeys(ports, port),
     )
-
-
-def _sessions(*, bfd: bool) -> base.Question[Sessions]:
-    return base.Question((SUMMARY, ROUTES, *[BFD] * bfd), parse_sessions)
 
 
 def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
@@ -416,7 +412,10 @@ SYSTEM: Final = switch_system.SwitchSystem(
             if word is not None
         },
     ),
-    sessions=_sessions,
+    sessions=(
+        base.Question((SUMMARY, ROUTES), parse_sessions),
+        base.Question((SUMMARY, ROUTES, BFD), parse_sessions),
+    ),
     counters=_counters,
     intent=plan_intent,
     rows=dict.fromkeys((row.name for row in ROWS), (4, 28, 0)),

@@ -118,8 +118,7 @@ def read_partitions(answer: Answer) -> dict[str, PartitionState]:
             for name, values in found.items()
         }
     except (KeyError, ValueError) as error:
-        why = f"PKey, ipoib, mtu or rate is not readable: {error}"
-        raise answer.unreadable(why) from error
+        raise answer.unreadable(f"PKey, ipoib, mtu or rate is not readable: {error}") from error
 
 
 def _whole(partition: PartitionState) -> PartitionState:
@@ -156,8 +155,7 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...
         before = _whole(held.partitions.get(name, PartitionState(pkey=0)))
         tails = [*write_rows(PARTITION, before, _whole(partition))]
         if tails and name != DEFAULT_PARTITION:
-            lines = (re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails)
-            found.append(Change(tuple(lines)))
+            found.append(Change(tuple(re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails)))
     found += (Change((x,)) for x in write_rows(manager_rows(wanted.node), held, wanted))
     gone = (name for name in held.partitions if name not in wanted.partitions)
     found += (Change((f"no ib partition {x}",)) for x in gone if x != DEFAULT_PARTITION)

@@ -108,8 +108,7 @@ def read_members(answer: Answer) -> dict[str, PortState]:
 
 def read_dscp_map(answer: Answer) -> dict[int, int]:
     """DSCP to priority."""
-    name = "PCP(DEI); DSCP to switch-priority mapping"
-    tables = answer.find(TABLES, f"Eth{answer.port}", name)
+    tables = answer.find(TABLES, f"Eth{answer.port}", "PCP(DEI); DSCP to switch-priority mapping")
     return {
         int(dscp): int(answer.cell(row, "switch-priority", *map(str, PRIORITIES)))
         for rows in answer.typed(LISTS, tables[0]).values()

@@ -230,7 +230,7 @@ class PortPlan:
 
     def _want_watchdog(self, listed: Cell, row: str) -> Cells | None:
         """The watchdog's cells; existing times stay unless the file has others."""
-        was, port, implied = self.was, self.port, db.native_notes(self.switch)
+        was, port, implied = self.was, self.port, self.switch.noted()
         paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
         lists_all = paused <= db.numbers_of(self.now.get(listed, ""))
         settled = was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all
@@ -255,12 +255,11 @@ class PortPlan:
         """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
         was, port = self.was, self.port
         lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
-        if "dynamic" in db.native_notes(self.switch):
+        if "dynamic" in self.switch.noted():
             for priority in lacking:
                 self._put((db.GROUP.format(self.name, priority), "profile"), db.DYNAMIC_PROFILE)
         elif as_wanted and was.pfc_priorities == port.pfc_priorities and not self._length_moves:
-            words = {"port": self.name, "priority": lacking[0]}
-            raise Unsettable(fault_text(__file__, "no-buffer", **words))
+            raise Unsettable(fault_text(__file__, "no-buffer", port=self.name, priority=lacking[0]))
 
     def _put_back_groups(self, before: Cells) -> None:
         """Delete the groups made for our PFC; the switch makes those of a list that stays."""

@@ -35,7 +35,7 @@ POLL_MS: Final = 100
 RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""A note in `native_notes`: the watchdogs of the switch see nothing."""
+"""A note in `native`: the watchdogs of the switch see nothing."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
@@ -124,8 +124,7 @@ def _length_in_force(said: Collection[str], groups: Cells, paused: Iterable[int]
 
 def poll_ms(implied: Iterable[str]) -> int:
     """How often the watchdogs look."""
-    found = map(_POLLED.fullmatch, implied)
-    return next((int(match[1]) for match in found if match), POLL_MS)
+    return next((int(match[1]) for match in map(_POLLED.fullmatch, implied) if match), POLL_MS)
 
 
 def is_time(text: str, field: str, implied: Iterable[str]) -> bool:
@@ -141,7 +140,7 @@ class ConfigDb:
     parts: Mapping[str, Tables]
     """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
     implied: tuple[str, ...]
-    """Notes that hold for all ports: `native_notes` of a state."""
+    """Notes that hold for all ports: those of a state under `WHOLE`."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:

@@ -43,7 +43,7 @@ LOSSLESS_PROFILE: Final = "pg_lossless_"
 DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
-SPANNING: Final = "spanning tree"  # a note in `native_notes`: the whole switch has spanning tree on
+SPANNING: Final = "spanning tree"  # a note in `native`: the whole switch has spanning tree on
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
     "tc_to_queue_map": "TC_TO_QUEUE_MAP",
@@ -300,11 +300,6 @@ def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
     """Rows of `SwitchState.native`; None: they were not read."""
     text = switch.native.get(key)
     return None if text is None else _ROWS.validate_json(text)
-
-
-def native_notes(switch: SwitchState, key: str = parts.WHOLE) -> tuple[str, ...]:
-    """Notes in `native`: facts about all ports, or the `rows` other ports use (`held_rows`)."""
-    return parts.read_list(switch.native.get(key)) or ()
 
 
 def spread(row: str) -> range:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
 from components.core.templates import fault_text
-from components.fabric.parts import WHOLE, write_list, write_text
+from components.fabric.parts import WHOLE, write_text
 from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
@@ -236,8 +236,8 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
         addresses=routing.addresses_of(routed),
         bgp=routing.bgp_of(routed),
         native={
-            WHOLE: write_list(config.implied),
-            "held_rows": write_list(config.holders(wanted.ports)),
+            WHOLE: write_text(config.implied),
+            "held_rows": write_text(config.holders(wanted.ports)),
             "rows": write_text(config.rows()),
             routing.WORDS: write_text(routed),
         },
@@ -298,7 +298,7 @@ def _own_rows(
     if before is None:
         return written, [], []
     kept = {row for plan in plans for row in plan.named} | {
-        *db.native_notes(actual, "held_rows"),
+        *actual.noted("held_rows"),
         *wanted,
         *before,
     }
@@ -342,7 +342,7 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
     last = (plan.last | plan.touches for plan in plans)
     groups = [row for plan in plans for row in plan.groups]
     leaves = [row for plan in plans for row in plan.gone_rows]
-    spans = db.SPANNING in db.native_notes(actual)
+    spans = db.SPANNING in actual.noted()
     parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
     return tuple(
         base.Change((line,))
@@ -505,7 +505,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     ports=base.ask_once(CONFIG, lambda each: read.port_names(read.parse_config(CONFIG, each.text))),
     neighbours=base.ask_once(NEIGHBOURS, parse_neighbours),
     link_states=base.ask_once(STATUS, parse_links),
-    sessions=linux.sessions_question(
+    sessions=linux.sessions_questions(
         (SUMMARY, WITH_BFD, NEXT_HOPS), linux.read_summary, "it is not a summary of FRR's BGP"
     ),
     counters=lambda ports: base.Question(

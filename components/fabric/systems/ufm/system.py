@@ -105,8 +105,7 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
         yield _request("PUT", "", after, guids=sorted(first), memberships=said, index0=not whole)
         yield from _added(after, {g: k for g, k in after.members.items() if g not in first})
         return
-    kinds = after.members.items()
-    yield from _added(after, {g: k for g, k in kinds if was.members.get(g) != k})
+    yield from _added(after, {g: k for g, k in after.members.items() if was.members.get(g) != k})
     if gone := sorted({*was.members} - {*after.members}):
         yield _delete(after, f"/guids/{','.join(gone)}")
 
