@@ -49,8 +49,6 @@ class CardModel(NamedTuple):
     """PCI device id of the PF, four hex digits of vendor 15b3."""
     vf_device: str
     """PCI device id of its VFs; 101e is shared by all models since ConnectX-6 Dx."""
-    mst_number: int
-    """The number in its mst name (`mt4119_pciconf0`): the PF's id in decimal."""
     firmware_family: int
     """First number of its firmware's versions."""
     fastest_gbit_s: int
@@ -59,8 +57,8 @@ class CardModel(NamedTuple):
     """VFs of a port that its firmware can be set to; None: no release notes state a limit."""
     vpi: bool
     """Some cards of this model have ports for InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
-    also: tuple[tuple[str, int], ...] = ()
-    """Further PCI ids with their mst numbers: variants without special needs."""
+    also: tuple[str, ...] = ()
+    """Further PCI ids: variants without special needs."""
     ports: int = 2
     """Ports of its largest card: each is one function of the PCI device, from 0 on."""
     firmware_floor: str | None = None

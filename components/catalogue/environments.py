@@ -99,9 +99,7 @@ GB200 (`gb200-186gb-nvl-ib.4x`) is left out: no source says how many HCAs NCCL m
 
 def find_type(name: str) -> InstanceType | None:
     """The type with that name, or None if this release does not know it."""
-    if _CPU.fullmatch(name):
-        return InstanceType(name)
-    return GPU_TYPES.get(name)
+    return InstanceType(name) if _CPU.fullmatch(name) else GPU_TYPES.get(name)
 
 
 def fits_image(kind: InstanceType, image: str) -> bool:

@@ -29,9 +29,7 @@ from components.reading.wording import show_value
 Keys: TypeAlias = Mapping[str, Json]
 """A mapping of the file, or a part of one."""
 _KNOWN: Final[Mapping[str, CardName]] = {
-    device: card.name
-    for card in CARDS.values()
-    for device in (card.pf_device, *(device for device, _ in card.also))
+    device: card.name for card in CARDS.values() for device in (card.pf_device, *card.also)
 }
 _OTHERS: Final[Mapping[str, str]] = {
     "1013": "ConnectX-4",
@@ -47,12 +45,7 @@ _PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 
 def card_name(device: str) -> str:
     """Return the card's model name for people, or its PCI id if it is unknown."""
-    return known_model(device) or _OTHERS.get(device, f"15b3:{device}")
-
-
-def known_model(device: str) -> CardName | None:
-    """Return the card's model as `hosts[].nics[].model` accepts it, or None."""
-    return _KNOWN.get(device)
+    return _KNOWN.get(device) or _OTHERS.get(device, f"15b3:{device}")
 
 
 def _differs(path: SpecPath, written: Json, found: Json, note: str = "") -> Finding:
@@ -166,7 +159,7 @@ def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]
         "rail": rail,
         "pci": card.pci,
         "netdev": card.netdev or None,
-        "model": known_model(card.device),
+        "model": _KNOWN.get(card.device),
         "speed_gbit_s": card.speed_gbit_s,
         "numa": card.numa,
         "link_gt_s": card.possible.gt_s or card.link.gt_s,
@@ -219,31 +212,23 @@ def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
 
 
 def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> Iterator[str]:
-    for card in look.cards:
-        if card.pci in rails:
-            yield from _card_notes(card)
+    for card in (each for each in look.cards if each.pci in rails):
+        if card.device not in _KNOWN:
+            words = {"card": card_name(card.device), "models": ", ".join(CARDS)}
+            yield fault_text(__file__, "other-card", pci=card.pci, device=card.device, **words)
+        link, can = card.link, card.possible
+        ends = (("few-lanes", link.width, can.width), ("slow-link", link.gt_s, can.gt_s))
+        for row, has, best in ends:
+            if has and best and has < best:
+                yield fault_text(__file__, row, pci=card.pci, has=f"{has:g}", best=f"{best:g}")
+        if not card.up:
+            yield fault_text(__file__, "port-down", pci=card.pci)
     for pair in pairs:
         if pair.distance == Distance.SYS:
             ends = (look.gpu(pair.gpu), look.card(pair.card))
             unknown = without_node(*(each for each in ends if each))
             row = "gpu-unknown" if unknown else "gpu-far"
             yield fault_text(__file__, row, gpu=pair.gpu, unknown=unknown)
-
-
-def _card_notes(card: CardFact) -> Iterator[str]:
-    if known_model(card.device) is None:
-        words = {"card": card_name(card.device), "models": ", ".join(CARDS)}
-        yield fault_text(__file__, "other-card", pci=card.pci, device=card.device, **words)
-    link, can = card.link, card.possible
-    for row, has, best in (
-        ("few-lanes", link.width, can.width),
-        ("slow-link", link.gt_s, can.gt_s),
-    ):
-        if has and best and has < best:
-            words = {"has": f"{has:g}", "best": f"{best:g}"}
-            yield fault_text(__file__, row, pci=card.pci, **words)
-    if not card.up:
-        yield fault_text(__file__, "port-down", pci=card.pci)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,10 +168,7 @@ class SwitchModel(_Facts):
         return f"{'an' if self.name[:1].upper() in _VOWELS else 'a'} {self.name}"
 
     def has_port(self, system: str, name: str) -> bool:
-        """Whether a port, or the whole port of a part, is on the front panel.
-
-        Port names of another system do not count.
-        """
+        """Whether a port, or the whole port of a part, is on the front panel of this system."""
         ports = self.ports.get(system, ())
         if name in ports:
             return True
@@ -231,7 +228,7 @@ class SwitchModel(_Facts):
         place = entry.ports.place(name, self.lanes) if entry else None
         if entry is None or place is None:
             return None
-        return place.whole if entry.ports.holds_parts else name
+        return place.whole if entry.ports.first_part else name
 
     def headroom_length(self, system: str, length_m: int) -> int | None:
         """The next length with headroom, in metres; unchanged if every length has headroom.
@@ -246,8 +243,7 @@ class SwitchModel(_Facts):
 
     def describe_ports(self, system: str) -> str:
         """The port names with one system, for people."""
-        naming = SWITCH_SYSTEMS[system].ports
-        return naming.describe(self.ports[system], split=bool(self.splits))
+        return SWITCH_SYSTEMS[system].ports.describe(self.ports[system], split=bool(self.splits))
 
     def capability_line(self) -> str:
         """The facts that the rules check a file against, on one line, for people."""
@@ -358,7 +354,6 @@ def read_file(name: str, folder: Path) -> object:
 
 
 @cache
-def read_model(name: str, folder: Path) -> SwitchModel:
+def read_model(name: str) -> SwitchModel:
     """Read one model; ValidationError if its file is not sound."""
-    model = SwitchModel.model_validate(read_file(name, folder))
-    return model.model_copy(update={"name": name})
+    return SwitchModel.model_validate(read_file(name, FOLDER)).model_copy(update={"name": name})

@@ -51,18 +51,13 @@ class PortNaming(NamedTuple):
     form: str
     """The name of port `{}`, from 1 on; with lanes of the switch, of its first lane, from 0 on."""
     first_part: str = ""
-    """The suffix of the first part, if parts are counted."""
+    """The suffix of the first part, if parts are counted; a whole port has no part's name then."""
     of_switch: bool = False
     """Lanes are counted through the whole switch, from 0 on; else in each port, from 1 on."""
     span: str = "{first} to {last}"
     """The names of a switch, for people; `{second}` is its second port."""
     split: str = ""
     """The names of parts, after those; `{first}` is the first port."""
-
-    @property
-    def holds_parts(self) -> bool:
-        """A whole port has a name that its parts do not have: a file then shows which it means."""
-        return bool(self.first_part)
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
         """The names of so many whole ports, from the first on, of so many lanes each."""
