@@ -113,8 +113,7 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
 
 
 def _checked(file: SiteFile, text: str) -> CheckedSite:
-    loaded = replace(parse_site(text, str(file.path)), path=file.path)
-    return check_loaded(loaded, str(file.path))
+    return check_loaded(replace(parse_site(text, str(file.path)), path=file.path), str(file.path))
 
 
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
@@ -137,12 +136,10 @@ def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
 def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
     """Refuse an unknown device, an invalid or used name, and a switch with a subnet manager."""
     group = GROUPS[asked.kind]
-    devices = spec.hosts if asked.kind == "host" else spec.switches
-    names = [each.name for each in devices]
+    names = [each.name for each in (spec.hosts if asked.kind == "host" else spec.switches)]
     if asked.old not in names:
         line = file.line((group,)) or 1
-        known = ", ".join(names[:20])
-        raise _refused(file, line, "no-device", asked, kind=asked.kind, names=known)
+        raise _refused(file, line, "no-device", asked, kind=asked.kind, names=", ".join(names[:20]))
     line = file.line((group, names.index(asked.old))) or 1
     try:
         _TYPES[asked.kind].validate_python(asked.new)
@@ -153,8 +150,7 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
     for other, taken in (("hosts", spec.hosts), ("switches", spec.switches)):
         where = next((n for n, each in enumerate(taken) if each.name == asked.new), None)
         if where is not None:
-            also = file.line((other, where)) or 1
-            raise _refused(file, line, "taken", asked, line=also)
+            raise _refused(file, line, "taken", asked, line=file.line((other, where)) or 1)
     if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
         raise _refused(file, line, "subnet-manager", asked)
 

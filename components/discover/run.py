@@ -200,8 +200,7 @@ def compare(
                 refused[number] = error
         failed += refused.values()
         text = _texts(file, [each for n, each in enumerate(found) if n not in refused])
-    report = Report(file, tuple(found), tuple(failed), diff_texts(file, text))
-    return report, text
+    return Report(file, tuple(found), tuple(failed), diff_texts(file, text)), text
 
 
 def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:

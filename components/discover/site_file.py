@@ -111,8 +111,7 @@ def read_site_file(path: Path) -> SiteFile:
     prefix = ("config", CONFIG_KEY) if is_stack else ()
     site = spread_ports(expand_hosts(parsed.below(*prefix)))
     if not isinstance(site.value, dict):
-        words = {"path": path, "key": SITE_KEY, "other": CONFIG_KEY}
-        raise SpecError(fault_text(__file__, "no-site", **words))
+        raise SpecError(fault_text(__file__, "no-site", path=path, key=SITE_KEY, other=CONFIG_KEY))
     stack = (stack_of(path) if prefix else "") or None
     written = parsed.below(*prefix, "hosts").value
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
@@ -138,8 +137,7 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
         return with_way(ssh, names, {hop.name: hop for hop in jumps})
     except (ValidationError, JumpError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        words = {"where": where, "error": first}
-        raise UsageError(fault_text(__file__, "wrong-jumps", **words)) from error
+        raise UsageError(fault_text(__file__, "wrong-jumps", where=where, error=first)) from error
 
 
 def write_proposals(
@@ -271,8 +269,7 @@ def _target(file: SiteFile, path: SpecPath, host: Keys) -> Target:
         pin = how_to_pin(ssh.address, ssh.port)
         raise UsageError(fault_text(__file__, "no-host-key", where=where, pin=pin))
     if ssh.private_key is None and not ssh.agent:
-        words = {"where": where, "secret": _SECRET}
-        raise UsageError(fault_text(__file__, "no-private-key", **words))
+        raise UsageError(fault_text(__file__, "no-private-key", where=where, secret=_SECRET))
     return Target(name, endpoint_of(name, "host", ssh), path, ssh, host)
 
 

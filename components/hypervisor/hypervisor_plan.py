@@ -174,10 +174,7 @@ class HypervisorPlan:
 
 
 def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[HypervisorPlan, ...]:
-    """Plan every hypervisor of the site.
-
-    `stack` names the folder of the recorded previous values; by default it is the cluster's name.
-    """
+    """Plan every hypervisor; `stack` names the folder of former values, by default the site's."""
     return tuple(_plan(spec, each, stack or spec.name) for each in spec.hypervisors)
 
 

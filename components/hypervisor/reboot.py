@@ -58,8 +58,7 @@ class Reboot:
         before = float(mark) if mark else self._boot_time(state)
         if abs(self._boot_time(state) - before) < SAME_BOOT_S:
             deadline_s = self.request.shutdown_s * len(self.request.order) + STOP_DEADLINE_S
-            stopped = self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n")
-            self.done += stopped.splitlines()
+            self.done += self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n").splitlines()
             self._on_host("reboot", STOP_DEADLINE_S)
             self.done.append("asked for the reboot")
             state = self._wait_for_boot(before)
@@ -108,8 +107,7 @@ class Reboot:
             return []
         asked = {f"nic.{card}.ats": "on" for card in guest.cards}  # `ats_current` comes with it
         stdin = HostState(asked).render()
-        call = host_call("observe")
-        answer = run_call(self.run, guest.endpoint, call, stdin, OBSERVE_DEADLINE_S)
+        answer = run_call(self.run, guest.endpoint, host_call("observe"), stdin, OBSERVE_DEADLINE_S)
         if answer.exit_status:
             raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
         seen = parse_state(answer.stdout).values
