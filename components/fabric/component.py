@@ -16,7 +16,7 @@ from components.fabric.parts import fold_ports
 from components.fabric.targets import ExecPlan, numbered
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import FabricReady, NodesDrained, gate
-from components.remote.objects import Sent, SwitchExec, printed, switch_exec
+from components.remote.objects import Sent, printed, switch_exec
 from components.remote.step import Endpoint, env_name, render_request
 from components.remote.tools import keep_current
 
@@ -120,18 +120,12 @@ class Fabric(pulumi.ComponentResource):
         name = plan.step_named("exec")
         run = remote.note(name)
         apply, save = (numbered(plan.os, text, run) for text in (texts.apply, texts.save))
-        sent = switch_exec(
-            remote,
-            SwitchExec(name, plan.endpoint, apply, texts.undo),
-            pulumi.ResourceOptions(parent=self, depends_on=self._before),
-        )
+        opts = pulumi.ResourceOptions(parent=self, depends_on=self._before)
+        sent = switch_exec(remote, plan.endpoint, name, opts, apply, texts.undo)
         note = remote.note(plan.step)
         judged = self._judge(plan.step, judge_request(plan, "apply", apply, note), sent)
-        saved = switch_exec(
-            remote,
-            SwitchExec(plan.step_named("save"), plan.endpoint, save),
-            pulumi.ResourceOptions(parent=self, depends_on=[judged]),
-        )
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[judged])
+        saved = switch_exec(remote, plan.endpoint, plan.step_named("save"), opts, save)
         return self._judge(plan.step_named("saved"), judge_request(plan, "save", save, ""), saved)
 
     def _judge(self, step: str, request: str, sent: Sent) -> pulumi.Resource:

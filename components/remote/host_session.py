@@ -13,7 +13,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
 from components.core.templates import fault_text
 from components.remote import ssh, step
-from components.remote.login import AS_ROOT, Client, start_sudo
+from components.remote.login import AS_ROOT, start_sudo
 from components.remote.ssh_library import asyncssh
 from components.remote.tools import ToolCall
 
@@ -43,17 +43,38 @@ class HostSession:
     """None if sudo does not ask."""
 
     async def run(
-        self, command: str, *, stdin: str = "", deadline_s: float, limit: int = ANSWER_BYTES
+        self, command: str, *, stdin: str | Path = "", deadline_s: float, limit: int = ANSWER_BYTES
     ) -> HostAnswer:
         """Run one command in the login shell; the limit in bytes is for stdout and for stderr.
 
-        Raises: UnreachableError: late, or the answer was cut off. DeviceError: sudo refuses.
+        Raises: UnreachableError: late, or the answer was cut off. DeviceError: sudo refuses, or
+        would have to take a file as its stdin.
         """
-        return await self._within(deadline_s, self._run(command, stdin, limit))
+        try:
+            async with asyncio.timeout(deadline_s):
+                stdout, stderr, status = await self._run(command, stdin, limit)
+        except (TimeoutError, OSError, asyncssh.Error) as error:
+            raise ssh.cut_off(self._endpoint, error, deadline_s) from error
+        if status is None:  # without status and signal the answer is incomplete
+            raise ssh.cut_off(self._endpoint, ConnectionError("no exit status"), deadline_s)
+        if status < 0:  # asyncssh's form of a signal
+            words = {"where": self._endpoint.where, "signal": -status}
+            stderr += f"{fault_text(__file__, 'killed', **words)}\n"
+            status = 128 - status
+        return HostAnswer(stdout, stderr, status)
 
-    async def _run(self, command: str, stdin: str, limit: int) -> tuple[str, str, int | None]:
+    async def _run(
+        self, command: str, stdin: str | Path, limit: int
+    ) -> tuple[str, str, int | None]:
         password, said = self._sudo_password, ""
-        if password is not None and command.startswith(AS_ROOT):
+        needs_password = password is not None and command.startswith(AS_ROOT)
+        if isinstance(stdin, Path):
+            if needs_password:
+                text = fault_text(__file__, "files-and-sudo", where=self._endpoint.where)
+                raise DeviceError(text)
+            binary = await self._connection.create_process(command, stdin=stdin, encoding=None)
+            return *await _outputs(binary, limit), binary.returncode
+        if password is not None and needs_password:
             process, said = await start_sudo(self._connection, self._endpoint, command, password)
         else:
             process = await self._connection.create_process(command)
@@ -64,36 +85,6 @@ class HostSession:
                 process.stdin.write_eof()
         stdout, stderr = await _outputs(process, limit)
         return stdout, said + stderr, process.returncode
-
-    async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
-        """Run one command with a file as its stdin, which sudo may not take; raise as `run`."""
-        if self._sudo_password is not None and command.startswith(AS_ROOT):
-            raise DeviceError(fault_text(__file__, "files-and-sudo", where=self._endpoint.where))
-        return await self._within(deadline_s, self._stream(command, source))
-
-    async def _stream(self, command: str, source: Path) -> tuple[str, str, int | None]:
-        process = await self._connection.create_process(command, stdin=source, encoding=None)
-        stdout, stderr = await _outputs(process, ANSWER_BYTES)
-        return stdout, stderr, process.returncode
-
-    async def _within(
-        self, deadline_s: float, work: Awaitable[tuple[str, str, int | None]]
-    ) -> HostAnswer:
-        """Return a command's result; raise if it is late or ends without a status."""
-        doing = ssh.Doing("run", deadline_s)
-        try:
-            async with asyncio.timeout(deadline_s):
-                stdout, stderr, status = await work
-        except (TimeoutError, OSError, asyncssh.Error) as error:
-            raise ssh.explain(self._endpoint, error, doing, Client(None)) from error
-        if status is None:  # without status and signal the answer is incomplete
-            why = doing.failed(ConnectionError("no exit status"))
-            raise UnreachableError(f"{self._endpoint.where} {why}")
-        if status < 0:  # asyncssh's form of a signal
-            words = {"where": self._endpoint.where, "signal": -status}
-            stderr += f"{fault_text(__file__, 'killed', **words)}\n"
-            status = 128 - status
-        return HostAnswer(stdout, stderr, status)
 
 
 @asynccontextmanager

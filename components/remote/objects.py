@@ -60,29 +60,22 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
     return host_steps(shared, [step], opts)
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchExec:
-    """One exec request on a switch."""
-
-    name: str
-    endpoint: Endpoint
-    create: str
-    delete: str | None = None
-
-
-def switch_exec(shared: Remote, call: SwitchExec, opts: pulumi.ResourceOptions) -> Sent:
-    """Send it and keep its output, which may be an error although the step succeeds."""
+def switch_exec(
+    shared: Remote,
+    endpoint: Endpoint,
+    name: str,
+    opts: pulumi.ResourceOptions,
+    create: str,
+    delete: str | None = None,
+) -> Sent:
+    """Send an exec and keep its output, which may be an error although the step succeeds."""
     return remote.Command(
-        call.name, connection=connection_of(shared, call.endpoint), create=call.create,
-        delete=call.delete, logging=remote.Logging.NONE, add_previous_output_in_env=False,
-        opts=opts,
+        name, connection=connection_of(shared, endpoint), create=create, delete=delete,
+        logging=remote.Logging.NONE, add_previous_output_in_env=False, opts=opts,
     )  # fmt: skip
 
 
 def printed(sent: Sent) -> pulumi.Output[str]:
     """Return the output of an exec; empty if a failed step skipped it."""
-
-    def join(texts: Sequence[str | None]) -> str:
-        return "\n".join(text for text in texts if text)
-
-    return pulumi.Output.all(sent.stdout, sent.stderr).apply(join)
+    both = pulumi.Output.all(sent.stdout, sent.stderr)
+    return both.apply(lambda texts: "\n".join(filter(None, texts)))

@@ -149,10 +149,7 @@ async def _of_files(
     """Let the script act on the files of a host, and send it a file of this machine."""
     deadline_s = sending.FILES_DEADLINE_S if source else LOOK_DEADLINE_S
     command = _call("files", {"files": HOST_FILES, "action": action}, names, deadline_s)
-    if source:
-        answer = await session.run_with_file(command, source, deadline_s=deadline_s)
-    else:
-        answer = await session.run(command, deadline_s=deadline_s)
+    answer = await session.run(command, stdin=source or "", deadline_s=deadline_s)
     if answer.exit_status == 0:
         return answer
     words = _last_words(answer)

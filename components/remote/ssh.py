@@ -9,9 +9,8 @@ import re
 import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
-from typing import Final, Literal
+from typing import Final
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.limits import TooLongError
@@ -36,29 +35,21 @@ CONNECT_DEADLINE_S: Final = 20.0
 CLOSE_DEADLINE_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Doing:
-    """The present part of a session, and its deadline."""
-
-    part: Literal["connect", "run"]
-    deadline_s: float
-
-    def failed(self, error: BaseException) -> str:
-        """Explain the failure: the host is down, or too slow."""
-        timed_out = isinstance(error, TimeoutError)
-        words = one_line(str(error)) or type(error).__name__
-        within = f"within {self.deadline_s:g} s"
-        if self.part == "connect":
-            return f"is not reachable {within}: {'no answer' if timed_out else words}"
-        if timed_out:
-            return f"accepted the login, but did not finish {within}: check its load and its disks"
-        if isinstance(error, TooLongError):
-            return f"accepted the login, but its answer was not taken: {words}"
-        return f"accepted the login, but the connection was lost: {words}"
+def cut_off(endpoint: Endpoint, error: BaseException, within_s: float) -> UnreachableError:
+    """Explain why a host gave no whole answer after the login."""
+    words = one_line(str(error)) or type(error).__name__
+    why = f"the connection was lost: {words}"
+    if isinstance(error, TooLongError):
+        why = f"its answer was not taken: {words}"
+    elif isinstance(error, TimeoutError):
+        why = f"did not finish within {within_s:g} s: check its load and its disks"
+    return UnreachableError(f"{endpoint.where} accepted the login, but {why}")
 
 
-def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Client) -> DeviceError:
-    """Explain why no answer came, by the error and the client's record of the server's answers."""
+def _explain(
+    endpoint: Endpoint, error: BaseException, client: Client, within_s: float
+) -> DeviceError:
+    """Explain why a login failed, by the error and the client's record of the server's answers."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostKeyError(_changed_key(endpoint, client.presented))
     if isinstance(error, asyncssh.PermissionDenied):
@@ -68,18 +59,15 @@ def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Clie
     if isinstance(error, asyncssh.ChannelOpenError) and endpoint.jump:
         words = {"endpoint": endpoint, "jump": endpoint.jump[-1], "why": one_line(error.reason)}
         return UnreachableError(fault_text(__file__, "closed-way", **words))
-    if endpoint.kind == "switch":
-        return _no_way(endpoint, error, doing.deadline_s)
-    return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
-
-
-def _no_way(endpoint: Endpoint, error: BaseException, within_s: float) -> UnreachableError:
-    if isinstance(error, ConnectionRefusedError):
-        return UnreachableError(f"{endpoint.where}: connection refused; nothing listens there")
     why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
-    if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
-        why = fault_text(__file__, "reset", why=why)
-    return no_session(endpoint, why or type(error).__name__, within_s)
+    if endpoint.kind == "switch" and not isinstance(error, ConnectionRefusedError):
+        if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
+            why = fault_text(__file__, "reset", why=why)
+        return no_session(endpoint, why or type(error).__name__, within_s)
+    said = ": connection refused; nothing listens there"
+    if endpoint.kind != "switch":
+        said = f" is not reachable within {within_s:g} s: {why or type(error).__name__}"
+    return UnreachableError(f"{endpoint.where}{said}")
 
 
 def no_session(endpoint: Endpoint, why: str, within_s: float | None) -> UnreachableError:
@@ -109,13 +97,12 @@ def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
 
 
 def _changed_key(endpoint: Endpoint, presented: str) -> str:
-    words: dict[str, object] = {"endpoint": endpoint, "pinned": "", "presented": presented}
+    row, pinned = "other-host-key", ""
     if endpoint.kind == "switch":
-        words["pinned"] = _fingerprint(endpoint.host_key)
-        words["presented"] = presented and _fingerprint(presented)
-    words["presented"] = words["presented"] or "none of the pinned type"
-    row = "other-switch-key" if endpoint.kind == "switch" else "other-host-key"
-    return fault_text(__file__, row, **words)
+        row, pinned = "other-switch-key", _fingerprint(endpoint.host_key)
+        presented = presented and _fingerprint(presented)
+    words = {"pinned": pinned, "presented": presented or "none of the pinned type"}
+    return fault_text(__file__, row, endpoint=endpoint, **words)
 
 
 def _fingerprint(key_line: str) -> str:
@@ -226,7 +213,6 @@ async def login(
     # We offer it last: a server that takes it supports nothing newer.
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
     client = Client(secrets.get(endpoint.password_secret or ""))
-    doing = Doing("connect", deadline_s)
     address, port = endpoint.address, endpoint.port
     try:
         async with (
@@ -235,7 +221,7 @@ async def login(
         ):
             return await asyncssh.connect(address, port, tunnel=through or (), options=options)
     except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise explain(endpoint, error, doing, client) from error
+        raise _explain(endpoint, error, client, deadline_s) from error
 
 
 async def end(connection: asyncssh.SSHClientConnection) -> None:

@@ -301,7 +301,12 @@ class HttpsSession(DeviceSession):
         try:
             connection.timeout = self.deadline.left_s()
             connection.connect()
-            self._compare(connection)
+            # Compare the certificate before anything but the handshake is sent.
+            offered = connection.sock.getpeercert(binary_form=True)
+            digest = hashlib.sha256(offered or b"").hexdigest()
+            if digest != self.endpoint.host_key:
+                words = {"endpoint": self.endpoint, "digest": digest}
+                raise HostKeyError(fault_text(__file__, "certificate", **words))
             login = base64.b64encode(f"{self.endpoint.user}:{self.password}".encode()).decode()
             headers = {"Content-Type": "application/json"} if body else {}
             headers["Authorization"] = f"Basic {login}"
@@ -319,14 +324,6 @@ class HttpsSession(DeviceSession):
         finally:
             connection.close()
         return answer.status, answer.reason, data.decode("utf-8", "replace")
-
-    def _compare(self, connection: HTTPSConnection) -> None:
-        """Compare the certificate, before anything but the handshake is sent."""
-        offered = connection.sock.getpeercert(binary_form=True)
-        digest = hashlib.sha256(offered or b"").hexdigest()
-        if digest != self.endpoint.host_key:
-            words = {"endpoint": self.endpoint, "digest": digest}
-            raise HostKeyError(fault_text(__file__, "certificate", **words))
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:

@@ -113,7 +113,7 @@ def test_a_file_of_many_packets_arrives(host: HostPlan, tmp_path: Path) -> None:
 
     async def count() -> str:
         async with connect_to_host(host.endpoint, client_secrets(STACK)) as session:
-            answer = await session.run_with_file("wc -c", body, deadline_s=120)
+            answer = await session.run("wc -c", stdin=body, deadline_s=120)
             return answer.stdout.strip()
 
     assert asyncio.run(count()) == str(64 << 20)

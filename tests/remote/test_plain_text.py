@@ -15,7 +15,8 @@ from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
 from components.kubernetes.live.compare import FieldDrift
 from components.kubernetes.live.look import ObjectDrift
-from components.remote.ssh import Doing
+from components.remote.ssh import cut_off
+from components.remote.step import Endpoint
 from tests.lab_physics.site import Site, take_evidence
 
 CLEARS = "gpu01\x1b[2J\x1b]0;owned\x07"
@@ -61,7 +62,7 @@ FORGES = "gpu01\nleaf-02: drift: faked line"
             {"1/1": CableEnd(text="gpu01/rail-0", system="gpu01")},
             {"1/1": Neighbour(system=FORGES)},
         )[0],
-        Doing("run", 1.0).failed(OSError(FORGES)),
+        cut_off(Endpoint("gpu01", "host", "gpu01", 22, "root", ""), OSError(FORGES), 1.0),
     ],
     ids=lambda said: type(said).__name__,
 )
