@@ -209,9 +209,8 @@ def check_host_login(spec: ClusterSpec) -> Findings:
             what += f"{'its virtual machine' if foreign else ours}."
             plane = "kubernetes.plane" if spec.kubernetes else "containers"
             where = here("login") + places(spec, "environment.kind" if foreign else plane)
-            yield Finding(
-                what, where, "add its ssh, or use plane: existing if others run the cluster."
-            )
+            fix = "add its ssh, or use plane: existing if others run the cluster."
+            yield Finding(what, where, fix)
 
 
 def check_untouched_host(spec: ClusterSpec) -> Findings:

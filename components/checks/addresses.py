@@ -15,20 +15,10 @@ from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import reachable, switches_of_rails
+from components.model import places as sites
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
-from components.model.places import (
-    RailSubnet,
-    default_way,
-    each_ssh,
-    is_flat,
-    is_one_pool,
-    routed_cards,
-    shares_resource,
-    subnet_of,
-    subnets_of,
-)
 from components.model.reach import is_machine_ipv4
 from components.pod_network.rails import pools_of
 
@@ -59,7 +49,7 @@ def check_resource_name(spec: ClusterSpec) -> Findings:
     makes no difference, since the plugin passes VFs in variables of upper case. With
     `rdma_shared` rails may share a resource.
     """
-    if spec.pod_network.mode != "sriov" or not is_one_pool(spec):
+    if spec.pod_network.mode != "sriov" or not sites.is_one_pool(spec):
         return
     name, first, why = spec.rails[0].resource, spec.rails[0].vlan, list[tuple[str, Place]]()
     for rail, here in [each for each in walk(spec, "rails.*", Rail) if each[0].vlan != first][:1]:
@@ -87,9 +77,9 @@ def check_node_address(spec: ClusterSpec) -> Findings:
 def check_duplicate_address(spec: ClusterSpec) -> Findings:
     """No two devices answer at one address and port, and no two nodes share an address."""
     doors: list[tuple[str, str, SpecPath]] = []
-    for name, ssh, path in each_ssh(spec):
+    for name, ssh, path in sites.each_ssh(spec):
         if path[0] in {"switches", "hosts"}:
-            names = default_way(spec, path) if ssh.jump is None else ssh.jump
+            names = sites.default_way(spec, path) if ssh.jump is None else ssh.jump
             way = f" by {', '.join(names)}" if names else ""  # another network may contain it too
             doors.append((f"{ssh.address} port {ssh.port}{way}", name, (*path, "address")))
     nodes: list[tuple[str, str, SpecPath]] = [
@@ -140,7 +130,7 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
             yield find("subnet-overlap-devices", at(net.path, net.network), net=net, never=never)
     named = [
         (name, ssh.address, (*path, "address"))
-        for name, ssh, path in each_ssh(spec)
+        for name, ssh, path in sites.each_ssh(spec)
         if path[0] in {"switches", "hosts"}
     ]
     named += [(each.owner, each.value, each.path) for each in values(spec, "hosts.*.node_ip")]
@@ -161,7 +151,7 @@ def _no_flat_fabric(spec: ClusterSpec) -> Findings:
     holders = [name for names in switches_of_rails(spec).values() for name in names]
     joined = [reachable(spec, rail.name, holders[0]) for rail in spec.rails if holders]
     far = next((name for name in holders if not any(name in each for each in joined)), None)
-    if len(vlans) > 1 and shares_resource(spec):
+    if len(vlans) > 1 and sites.shares_resource(spec):
         return  # `resource-name` reports it
     if len(vlans) > 1:
         what = f"but the VLANs {', '.join(map(str, vlans))}"
@@ -191,7 +181,7 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
     `rp_filter` 2 on each card: else any card answers for all addresses of its machine. Jobs omit
     `NCCL_CROSS_NIC`, which leaves NCCL's own default.
     """
-    if is_flat(spec) and not [*_no_flat_fabric(spec)]:
+    if sites.is_flat(spec) and not [*_no_flat_fabric(spec)]:
         first = spec.rails[0]
         yield find("flat-fabric", *_subnets(spec), count=len(spec.rails), first=first)
 
@@ -203,15 +193,15 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
     and those of the gateway and of cards with `address`.
     """
     shared = spec.pod_network.mode == "rdma_shared" and not spec.pod_network.host_network
-    cards: dict[RailSubnet, list[Nic]] = {}
+    cards: dict[sites.RailSubnet, list[Nic]] = {}
     for placed in list_nics(spec):
         rail = spec.rail(placed.nic.rail)
-        subnet = subnet_of(spec, rail, placed.host) if rail is not None else None
+        subnet = sites.subnet_of(spec, rail, placed.host) if rail is not None else None
         if subnet is not None:
-            subnet = replace(subnet, rail=spec.rails[0].name) if is_flat(spec) else subnet
+            subnet = replace(subnet, rail=spec.rails[0].name) if sites.is_flat(spec) else subnet
             cards.setdefault(subnet, []).append(placed.nic)
-    for r, rail in enumerate(spec.rails[:1] if is_flat(spec) else spec.rails):
-        for subnet in subnets_of(rail):
+    for r, rail in enumerate(spec.rails[:1] if sites.is_flat(spec) else spec.rails):
+        for subnet in sites.subnets_of(rail):
             found = cards.get(subnet, [])
             workers = len(found) if subnet.leaf else len(spec.workers)
             # Pods on shared cards; None if each has a VF.
@@ -244,7 +234,7 @@ def check_cluster_networks(spec: ClusterSpec) -> Findings:
             yield Finding(what, (each.place,), "choose a larger one; each node takes a /24.")
 
 
-def _at_subnet(r: int, subnet: RailSubnet) -> Place:
+def _at_subnet(r: int, subnet: sites.RailSubnet) -> Place:
     key: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
     return at(("rails", r, *key), subnet.network)
 
@@ -260,10 +250,10 @@ def check_pf_address(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         rail, address = spec.rail(nic.nic.rail), nic.nic.address
         # `nic-rail`, `rail-leaf` and `routed-port` report the other cards.
-        place = subnet_of(spec, rail, nic.host) if rail is not None else None
+        place = sites.subnet_of(spec, rail, nic.host) if rail is not None else None
         if rail is None or place is None or address is None:
             continue
-        if (nic.host.name, rail.name) in routed_cards(spec):
+        if (nic.host.name, rail.name) in sites.routed_cards(spec):
             continue
         own, subnet, where = IPv4Address(address), place.network, nic.at("address")
         ends = (subnet.network_address, subnet.broadcast_address)

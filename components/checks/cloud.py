@@ -11,14 +11,8 @@ from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.core.judge import needs
 from components.core.problem import Place
+from components.model import environments as model
 from components.model.cluster import ClusterSpec
-from components.model.environments import (
-    CrusoeProvision,
-    Hypervisor,
-    InfiniBandFabric,
-    InstancePool,
-    VirtualMachine,
-)
 from components.model.hosts import Host
 from components.model.reach import how_to_pin
 from components.model.worker_kinds import crusoe_of, instance_names
@@ -46,8 +40,8 @@ def check_vm_host(spec: ClusterSpec) -> Findings:
 
 def _infiniband(
     spec: ClusterSpec,
-) -> Iterator[tuple[InstancePool, environments.InstanceType, Here]]:
-    for pool, here in walk(spec, _POOLS, InstancePool):
+) -> Iterator[tuple[model.InstancePool, environments.InstanceType, Here]]:
+    for pool, here in walk(spec, _POOLS, model.InstancePool):
         kind = environments.find_type(pool.type)
         if kind is not None and kind.hcas:
             yield pool, kind, here
@@ -59,7 +53,7 @@ def check_instance_type(spec: ClusterSpec) -> Findings:
     It decides GPUs, HCAs and the topology file. An update asks first whether the location offers
     it.
     """
-    for pool, here in walk(spec, _POOLS, InstancePool):
+    for pool, here in walk(spec, _POOLS, model.InstancePool):
         if environments.find_type(pool.type) is None:
             hint = did_you_mean(pool.type, list(environments.GPU_TYPES))
             words = {"pool": pool, "hint": hint, "types": ", ".join(environments.GPU_TYPES)}
@@ -71,7 +65,7 @@ def check_instance_image(spec: ClusterSpec) -> Findings:
 
     Its driver must fit the GPUs. A tag `latest` is resolved once, and its image is kept.
     """
-    for pool, here in walk(spec, _POOLS, InstancePool):
+    for pool, here in walk(spec, _POOLS, model.InstancePool):
         kind = environments.find_type(pool.type)
         if kind is not None and not environments.fits_image(kind, pool.image):
             suffix = kind.image_suffix
@@ -84,7 +78,7 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
 
     A partition belongs to one IB network, and an IB network is for one type.
     """
-    for provision, cloud in walk(spec, "environment.instances", CrusoeProvision):
+    for provision, cloud in walk(spec, "environment.instances", model.CrusoeProvision):
         pools = [(pool, here("type")) for pool, _, here in _infiniband(spec)]
         named, where = provision.ib_partition, cloud("ib_partition")
         unknown = any(environments.find_type(pool.type) is None for pool in provision.pools)
@@ -101,7 +95,7 @@ def check_cloud_network(spec: ClusterSpec) -> Findings:
 
     The vendor's example, 10.0.0.0/8, includes K3s' own networks.
     """
-    for provision, cloud in walk(spec, "environment.instances", CrusoeProvision):
+    for provision, cloud in walk(spec, "environment.instances", model.CrusoeProvision):
         vpc, subnet = provision.vpc_cidr, provision.subnet_cidr
         if not subnet.subnet_of(vpc):
             what = f"the subnet {subnet} is not in the network {vpc}."
@@ -184,11 +178,11 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
 
     A pod of a job is never placed on a worker with fewer.
     """
-    for fabric, cloud in walk(spec, "environment.fabric", InfiniBandFabric):
+    for fabric, cloud in walk(spec, "environment.fabric", model.InfiniBandFabric):
         made = crusoe_of(spec) is not None
         hosts = () if made else walk(spec, "hosts.*", Host)
         workers = [(h.name, h.hcas, own("hcas")) for h, own in hosts if h.role == "worker"]
-        for pool, here in walk(spec, _POOLS, InstancePool):
+        for pool, here in walk(spec, _POOLS, model.InstancePool):
             kind = environments.find_type(pool.type)
             if pool.role == "worker" and kind is not None:
                 workers += [(pool.type, kind.hcas, here("type"))]
@@ -228,7 +222,7 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
         "other_option": "has vtdAtsSupport, not atsSupport",
         "absent": "does not support PCIe ATS",
     }
-    for hypervisor, here in walk(spec, _HOSTS, Hypervisor):
+    for hypervisor, here in walk(spec, _HOSTS, model.Hypervisor):
         release = environments.parse_release(hypervisor.release)
         if release is not None and release.ats in faults:
             what = f"ESXi {release.text} of {hypervisor.name} {faults[release.ats]}."
@@ -241,7 +235,7 @@ def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     ESXi lacks sudo. Its host keys are ECDSA and RSA, and its SSH server in FIPS mode accepts no
     login key of ed25519.
     """
-    for hypervisor, here in walk(spec, _HOSTS, Hypervisor):
+    for hypervisor, here in walk(spec, _HOSTS, model.Hypervisor):
         ssh, name = hypervisor.ssh, hypervisor.name
         if ssh.password is not None or not (ssh.private_key or ssh.agent):
             yield find("hypervisor-access-key", *here("ssh.private_key"), name=name)
@@ -269,7 +263,7 @@ def check_hypervisor_name(spec: ClusterSpec) -> Findings:
     """
     others = {each.value: each.place for each in values(spec, "switches.*.name hosts.*.name")}
     doors: list[tuple[str, Place]] = []
-    for each, here in walk(spec, _HOSTS, Hypervisor):
+    for each, here in walk(spec, _HOSTS, model.Hypervisor):
         if each.name in others:
             what = f"two devices are called {each.name}."
             yield Finding(what, (*here("name"), others[each.name]), _DISTINCT)
@@ -285,6 +279,6 @@ def check_passthrough_device(spec: ClusterSpec) -> Findings:
     A whole GPU is function 0 of device 0 on its bus; another address is a VF, which vGPU assigns.
     Railyard passes whole GPUs through.
     """
-    for vm, here in walk(spec, _MACHINES, VirtualMachine):
+    for vm, here in walk(spec, _MACHINES, model.VirtualMachine):
         if not vm.gpu.endswith(_WHOLE_CARD):
             yield find("passthrough-device", *here("gpu"), vm=vm, end=_WHOLE_CARD)

@@ -6,13 +6,8 @@ from collections.abc import Sized
 from itertools import product
 from typing import Final
 
+from components.catalogue import operator_versions as releases
 from components.catalogue.cards import CARDS, IB_PORTS
-from components.catalogue.operator_versions import (
-    MLNX_OFED_LAST,
-    SYSTEMS,
-    parse_driver_version,
-    show_version,
-)
 from components.checks.rule import Finding, Findings, at, find, twins, walk
 from components.checks.topology import HostBlock, block_path, host_blocks, list_cards, list_nics
 from components.core.problem import render_path
@@ -212,15 +207,15 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "driver", DriverPackage):
         driver, key = block.value, "at_least" if block.value.kind == "present" else "version"
         version: str | None = getattr(driver, key)
-        found = parse_driver_version(version or "")
+        found = releases.parse_driver_version(version or "")
         if version is not None and driver.kind != "inbox" and found is None:
             yield find("driver-version-unread", *block.at(key), version=version)
         if found is None or not driver.is_installed:
             continue
         if found.family not in {None, driver.kind}:
             yield find("driver-family", *block.at("version", "kind"), driver=driver, found=found)
-        elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
-            words = {"last": show_version(MLNX_OFED_LAST), "driver": driver}
+        elif driver.kind == "mlnx_ofed" and found.numbers > releases.MLNX_OFED_LAST:
+            words = {"last": releases.show_version(releases.MLNX_OFED_LAST), "driver": driver}
             yield find("driver-version-ended", *block.at("version"), **words)
         # ConnectX-8 and 9 came after the last MLNX_OFED: sources.md#rdma-driver.
         late = [nic for nic in list_nics(spec) if nic.nic.model in _AFTER_OFED]
@@ -234,7 +229,8 @@ def _named_findings(block: HostBlock[DriverPackage]) -> Findings:
     """Compare a package's name with its version; DOCA's names show only the release line."""
     driver = block.value
     name = (driver.source or "").rpartition("/")[2]
-    named, wanted = parse_driver_version(name), parse_driver_version(driver.version or "")
+    named = releases.parse_driver_version(name)
+    wanted = releases.parse_driver_version(driver.version or "")
     if named is None or wanted is None:
         return
     exact = named.exact is not None and wanted.exact is not None
@@ -242,7 +238,7 @@ def _named_findings(block: HostBlock[DriverPackage]) -> Findings:
         holds = named.exact or f"a {named.line} driver"
         where = block.at("source", "version")
         yield find("driver-version-file", *where, name=name, holds=holds, driver=driver)
-    known, system = SYSTEMS.get(named.line), named.system or ""
+    known, system = releases.SYSTEMS.get(named.line), named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
         words = {"named": named, "systems": ", ".join(known), "system": system}
         yield find("driver-version-system", *block.at("source"), **words)

@@ -115,9 +115,8 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
             what = f"{fold_names(cut)} {'have' if len(cut) > 1 else 'has'} only the leaf "
             what += f"{switch.name}, so its change cuts them off."
             where = here(f"ports.{ends[cut[0]]}") + places(spec, "disruption.switches")
-            yield Finding(
-                what, where, "write ports: drain, or give the hosts a link to another leaf."
-            )
+            fix = "write ports: drain, or give the hosts a link to another leaf."
+            yield Finding(what, where, fix)
 
 
 @needs("roles")
@@ -172,9 +171,8 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
             return
         # The nearest kind has the most GPUs among those with enough hosts.
         able = [kind for kind in kinds if len(kind.hosts) >= sample.workers]
-        best = max(
-            able or [max(kinds, key=lambda kind: len(kind.hosts))], key=lambda kind: kind.gpus
-        )
+        largest = max(kinds, key=lambda kind: len(kind.hosts))
+        best = max(able or [largest], key=lambda kind: kind.gpus)
         count, gpus = len(best.hosts), best.gpus
         if sample.workers > count:
             fitting = f"{count}{' of one kind' if len(kinds) > 1 else ''}"

@@ -139,9 +139,8 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
         return  # machines that you bring may be bare metal
     kind = "ESXi" if spec.hypervisors else "a cloud"
     harmless = {"acs": ("auto", "keep"), "iommu": ("keep",), "cpu_governor": (None,)}
-    for block, (key, kept) in product(
-        host_blocks(spec, "kernel", KernelSettings), harmless.items()
-    ):
+    blocks = host_blocks(spec, "kernel", KernelSettings)
+    for block, (key, kept) in product(blocks, harmless.items()):
         if (value := getattr(block.value, key)) not in kept:
             yield find("guest-kernel", *block.at(key), key=key, value=value, kind=kind)
 

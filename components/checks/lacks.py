@@ -5,7 +5,7 @@ One table: each row is a place in the file, and a reason why a switch may not su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -86,76 +86,62 @@ class _Asked:
             return None  # too old for everything: only `switch-release` reports that
         return f"it came with release {self.system.show_release(since)}"
 
+    def headroom(self) -> str | None:
+        return self._lossy("only lossless classes have headroom")
 
-_Why = Callable[[_Asked], Release | str | None]
+    def watched(self) -> str | None:
+        return self._lossy("it watches lossless classes")
 
+    def _lossy(self, why: str) -> str | None:
+        """Return a reason that counts in each mode but lossless."""
+        mode = self.rdma.mode
+        return None if mode == "lossless" else f"{why}, and rdma.mode is {mode}"
 
-def _partly_marked(a: _Asked) -> str | None:
-    speeds = [each.mark_percent for each in a.rdma.ecn_by_speed.values()]
-    shares = [a.rdma.ecn_mark_percent] if a.key == "ecn_mark_percent" else speeds
-    return None if {*shares} <= {_ALL} else a.system.mark_percent
+    def too_long(self) -> str | None:
+        """Explain why a cable is longer than any for which the platform has headroom."""
+        lengths = ", ".join(map(str, self.lengths_m))
+        is_long = isinstance(self.value, int) and self.value > max(
+            self.lengths_m, default=self.value
+        )
+        return f"its platform has headroom for {lengths} m" if is_long else None
 
+    def of_profile(self) -> Release | None:
+        """Return the first release whose ports support values other than the RoCE profile's."""
+        profile = self.system.profile
+        if profile is None or self.key in {"ecn_by_speed", "schedule"}:
+            return profile and profile.others_since
+        marking = as_profile(marking_of(self.rdma, self.switch.os), profile)
+        given = (profile.ecn_min_bytes // 1024, profile.ecn_max_bytes // 1024, profile.mark_percent)
+        is_given = (marking.min_kib, marking.max_kib, marking.percent) == given
+        return None if is_given else profile.others_since
 
-def _not_of_profile(a: _Asked) -> Release | None:
-    """Return the first release whose ports support values other than the RoCE profile's."""
-    profile = a.system.profile
-    if profile is None or a.key in {"ecn_by_speed", "schedule"}:
-        return profile and profile.others_since
-    marking = as_profile(marking_of(a.rdma, a.switch.os), profile)
-    given = (profile.ecn_min_bytes // 1024, profile.ecn_max_bytes // 1024, profile.mark_percent)
-    is_given = (marking.min_kib, marking.max_kib, marking.percent) == given
-    return None if is_given else profile.others_since
+    def partly_marked(self) -> str | None:
+        speeds = [each.mark_percent for each in self.rdma.ecn_by_speed.values()]
+        shares = [self.rdma.ecn_mark_percent] if self.key == "ecn_mark_percent" else speeds
+        return None if {*shares} <= {_ALL} else self.system.mark_percent
 
+    def other_class(self) -> str | None:
+        is_ours = self.value == self.rdma.cnp_dscp // DSCP_PER_PRIORITY
+        return None if is_ours else self.system.cnp_class
 
-def _other_chip(a: _Asked) -> str | None:
-    asic = a.switch.hardware.asic if a.switch.hardware else ""
-    supported = asic in {"", ADAPTIVE_ASIC}
-    return None if supported else f"NVIDIA supports it on {ADAPTIVE_ASIC}, and this one is {asic}"
+    def other_chip(self) -> str | None:
+        chip = self.switch.hardware.asic if self.switch.hardware else ""
+        supported = chip in {"", ADAPTIVE_ASIC}
+        words = f"NVIDIA supports it on {ADAPTIVE_ASIC}, and this one is {chip}"
+        return None if supported else words
 
+    def too_fast(self) -> str | None:
+        """Explain why a link spreads no packets, unless the whole switch already lacks that."""
+        speed = link_speed(self.switch, self.port)
+        is_there = not (self.why(self.system.adaptive_routing) or self.other_chip())
+        if not self.rdma.adaptive_routing or not is_there or speed <= ADAPTIVE_GBIT_S:
+            return None
+        return f"the chip spreads no packets over a link of {speed} Gbit/s"
 
-def _too_fast(a: _Asked) -> str | None:
-    """Explain why a link spreads no packets, unless the whole switch already lacks that."""
-    speed = link_speed(a.switch, a.port)
-    is_there = not (a.why(a.system.adaptive_routing) or _other_chip(a))
-    if not a.rdma.adaptive_routing or not is_there or speed <= ADAPTIVE_GBIT_S:
-        return None
-    return f"the chip spreads no packets over a link of {speed} Gbit/s"
-
-
-def _lossy(why: str) -> _Why:
-    """Make a reason that counts in each mode but lossless."""
-    return lambda a: None if a.rdma.mode == "lossless" else f"{why}, and rdma.mode is {a.rdma.mode}"
-
-
-def _too_long(a: _Asked) -> str | None:
-    """Explain why a cable is longer than any for which the platform has headroom."""
-    lengths = a.lengths_m
-    is_long = isinstance(a.value, int) and a.value > max(lengths, default=a.value)
-    return f"its platform has headroom for {', '.join(map(str, lengths))} m" if is_long else None
-
-
-def _other_class(a: _Asked) -> str | None:
-    return None if a.value == a.rdma.cnp_dscp // DSCP_PER_PRIORITY else a.system.cnp_class
-
-
-def _without_links(a: _Asked) -> Release | str | None:
-    """Explain why a switch does not route; each of its routed ports is reported instead."""
-    routed = any(port.mode == "routed" for port in a.switch.ports.values())
-    return None if routed else a.system.routing
-
-
-_WHY: Final[Mapping[str, _Why]] = {
-    "headroom": _lossy("only lossless classes have headroom"),
-    "watched": _lossy("it watches lossless classes"),
-    "too_long": _too_long,
-    "of_profile": _not_of_profile,
-    "partly_marked": _partly_marked,
-    "other_class": _other_class,
-    "other_chip": _other_chip,
-    "too_fast": _too_fast,
-    "without_links": _without_links,
-}
-"""Reasons in the table beside the names for which `SwitchSystem.since` answers."""
+    def without_links(self) -> Release | str | None:
+        """Explain why a switch does not route; each of its routed ports is reported instead."""
+        routed = any(port.mode == "routed" for port in self.switch.ports.values())
+        return None if routed else self.system.routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +153,8 @@ class _Row:
     what: str
     """The message about an `_Asked`."""
     since: str
-    """A name for which `SwitchSystem.since` answers with the first release or the reason, or one of
-    `_WHY`."""
+    """A method of `_Asked` that gives the first release or the reason, or the name for which
+    `SwitchSystem.since` gives it."""
     fix: str = ""
     """The fix, if it differs from the topic's."""
 
@@ -198,8 +184,8 @@ def _lacks(
                 asked = _Asked(spec.rdma, switch, (*keys,), system, title)
                 if not (asked.value == value if value else asked.value):
                     continue
-                of_table = _WHY.get(row.since)
-                why = asked.why(of_table(asked) if of_table else system.since(row.since))
+                own = getattr(asked, row.since, None)
+                why = asked.why(own() if own else system.since(row.since))
                 if why is not None and asked.path not in found:
                     found.add(asked.path)
                     yield asked, f"{row.what.format(a=asked)}: {why}.", row.fix

@@ -182,9 +182,8 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
     slower than the set speed of its port gets no link. EOS sets auto-negotiation together with the
     speed, and the speed together with its lanes.
     """
-    for switch, here in walk(
-        spec, "switches.*", Switch
-    ):  # `ib-port` reports single InfiniBand ports
+    # `ib-port` reports single InfiniBand ports.
+    for switch, here in walk(spec, "switches.*", Switch):
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
             what = f"links of {switch.name} cannot be set on {system_of(switch.os).title}: {form}."

@@ -6,32 +6,17 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Final, Literal
 
+from components.catalogue import operator_versions as releases
 from components.catalogue.cluster_parts import PARTS, TABLE, Part
-from components.catalogue.operator_versions import (
-    GPU_DEVICE_PLUGIN,
-    GPU_OPERATOR,
-    NETWORK_OPERATOR,
-    KubernetesRange,
-    find_line,
-    parse_numbers,
-    show_version,
-    why_unknown,
-)
 from components.checks import topology
 from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, Here, at, find, places, twins, walk
 from components.core.problem import Place
+from components.model import owners
 from components.model.cards import DriverPackage, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.owners import (
-    firmware_by_operator,
-    owners_of,
-    vfs_by_operator,
-    way_of,
-    written_owner,
-)
 from components.model.owners import needs as needs_part
 from components.model.places import subnet_of
 from components.model.pod_network import SharedDevice
@@ -56,7 +41,7 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     before it makes VFs, which `disruption` must allow.
     """
     network, owner = spec.operators.network, places(spec, "operators.network.vfs")
-    if not vfs_by_operator(spec):
+    if not owners.vfs_by_operator(spec):
         if network is not None and network.vfs == "operator":
             mode = spec.pod_network.mode
             yield find("vf-maker-pods", *owner, *places(spec, "pod_network.mode"), mode=mode)
@@ -88,7 +73,7 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
     The operator's templates name a card by its PCI device id, always write a number of VFs and a
     link type, and reset every other parameter. 0 VFs would switch SR-IOV off.
     """
-    if not firmware_by_operator(spec):
+    if not owners.firmware_by_operator(spec):
         return
     owner = places(spec, "operators.network.firmware")
     yield from _needs_drain(spec, owner, "sets firmware")
@@ -117,7 +102,7 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
     installs cannot be `theirs`.
     """
     for part in PARTS:
-        owner, title = written_owner(spec, part), TABLE[part].title
+        owner, title = owners.written_owner(spec, part), TABLE[part].title
         is_needed = needs_part(spec, part)
         place = at(("kubernetes", "components", part), owner)
         if owner == "none" and is_needed:
@@ -130,10 +115,10 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
             where = (place, *_asking(spec, part))
             yield find("cluster-part-twice", *where, title=title, operator=_BY_KEY[part])
     # Two device plugins register the same resource, and the later one takes it from the other.
-    owners = owners_of(spec)
+    found = owners.owners_of(spec)
     pair: tuple[Part, Part] = ("gpu_operator", "gpu_device_plugin")
     for theirs, ours in (pair, pair[::-1]):
-        if (owners[theirs], owners[ours]) == ("theirs", "ours"):
+        if (found[theirs], found[ours]) == ("theirs", "ours"):
             key = f"operators.{_BY_KEY[ours]}"
             what = f"{TABLE[theirs].title} (theirs) and {key} both publish GPUs."
             where = (*places(spec, f"kubernetes.components.{theirs}"), *_asking(spec, ours))
@@ -196,7 +181,7 @@ def check_macvlan_master(spec: ClusterSpec) -> Findings:
 
     An attachment names one device for all nodes.
     """
-    for rail in spec.rails if way_of(spec) == "macvlan" else ():
+    for rail in spec.rails if owners.way_of(spec) == "macvlan" else ():
         nics = list(_worker_nics(spec, rail))
         for other in [nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev][:1]:
             one, two = (f"{nic.nic.netdev} on {nic.host.name}" for nic in (nics[0], other))
@@ -284,9 +269,8 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
             continue
         if spec.cloud is not None:
             yield find("driver-owner-cloud", *owner, key=key)
-        for block in (
-            topology.host_blocks(spec, "driver", DriverPackage) if key == "network" else ()
-        ):
+        drivers = topology.host_blocks(spec, "driver", DriverPackage)
+        for block in drivers if key == "network" else ():
             if block.value.is_ofed and spec.cloud is None:
                 yield find("driver-owner-hosts", *owner, *block.at("kind"), block=block)
 
@@ -295,7 +279,7 @@ def _known_with(
     spec: ClusterSpec,
     key: str,
     title: str,
-    catalogue: tuple[KubernetesRange, ...],
+    catalogue: tuple[releases.KubernetesRange, ...],
     beyond: Literal["error", "warning"] = "error",
 ) -> Findings:
     """Compare one chart with the site's Kubernetes; `beyond` is the severity for a newer one."""
@@ -303,15 +287,16 @@ def _known_with(
     if plane is None or operator is None:
         return
     version: str = operator.chart.version
-    major, second, *_ = parse_numbers(plane.version)
-    line, minor = find_line(version, catalogue), (major, second)
+    major, second, *_ = releases.parse_numbers(plane.version)
+    line, minor = releases.find_line(version, catalogue), (major, second)
     where = places(spec, f"operators.{key}.chart.version", "kubernetes.version")
     if line is None:
         fix = "use a known release line, or read the release's documentation and waive the rule."
-        yield Finding(f"{why_unknown(title, version, catalogue)}.", where, fix, "warning")
+        yield Finding(f"{releases.why_unknown(title, version, catalogue)}.", where, fix, "warning")
     elif not line.holds(minor):
-        others = ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
-        needed = f"Kubernetes {line.describe()}, not {show_version(minor)}"
+        lines = (each.line for each in catalogue if each.holds(minor))
+        others = ", ".join(map(releases.show_version, lines))
+        needed = f"Kubernetes {line.describe()}, not {releases.show_version(minor)}"
         fix = f"choose {f'{title} {others}, or ' if others else ''}a Kubernetes of that range."
         what = f"{title} {version} needs {needed}."
         fix = f"{fix} Source: {line.source}."
@@ -324,9 +309,9 @@ def check_plugin_version(spec: ClusterSpec) -> Findings:
     The ranges, with their sources, are in components/catalogue/operator_versions.yaml. An unknown
     line, or a newer Kubernetes, is a warning: no source states that it fails.
     """
-    yield from _known_with(spec, "network", "network operator", NETWORK_OPERATOR, "warning")
-    plugin = ("gpu_device_plugin", "GPU device plugin")
-    yield from _known_with(spec, *plugin, GPU_DEVICE_PLUGIN, "warning")
+    network, plugin = ("network", "network operator"), ("gpu_device_plugin", "GPU device plugin")
+    yield from _known_with(spec, *network, releases.NETWORK_OPERATOR, "warning")
+    yield from _known_with(spec, *plugin, releases.GPU_DEVICE_PLUGIN, "warning")
 
 
 def check_version_pair(spec: ClusterSpec) -> Findings:
@@ -335,7 +320,7 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
     The ranges, with their sources, are in components/catalogue/operator_versions.yaml. A line
     outside of the catalogue is a warning.
     """
-    yield from _known_with(spec, "gpu", "GPU operator", GPU_OPERATOR)
+    yield from _known_with(spec, "gpu", "GPU operator", releases.GPU_OPERATOR)
 
 
 def check_host_network(spec: ClusterSpec) -> Findings:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
+from components.checks import topology
 from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
-from components.checks.topology import (
-    PlacedNic,
-    PlacedPort,
-    list_all_ports,
-    list_cables,
-    list_link_ports,
-    list_nics,
-)
 from components.core.problem import Place
 from components.fabric.links import link_addresses
 from components.fabric.ports import marking_of, port_marking
@@ -48,15 +41,15 @@ def _hop(spec: ClusterSpec, name: str, own: tuple[Place, ...], key: str = "mtu_b
     return _Hop(name, int(place.value or 0), place)
 
 
-def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+def _pf(spec: ClusterSpec, nic: topology.PlacedNic) -> _Hop:
     return _hop(spec, "PF", nic.at("mtu_bytes"))
 
 
-def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+def _vf(spec: ClusterSpec, nic: topology.PlacedNic) -> _Hop:
     return _hop(spec, "VF", nic.at("vf_mtu_bytes", "mtu_bytes"))
 
 
-def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
+def _port(spec: ClusterSpec, port: topology.PlacedPort) -> _Hop:
     return _hop(spec, "switch port", port.at("mtu_bytes"), "port_mtu_bytes")
 
 
@@ -67,10 +60,9 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     retries.
     """
     pod = _hop(spec, "pod", places(spec, "pod_network.mtu_bytes"))
-    chains: list[tuple[_Hop, ...]] = [
-        (pod, _vf(spec, nic), _pf(spec, nic)) for nic in list_nics(spec)
-    ]
-    chains += [(_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec)]
+    nics, cables = topology.list_nics(spec), topology.list_cables(spec)
+    chains: list[tuple[_Hop, ...]] = [(pod, _vf(spec, nic), _pf(spec, nic)) for nic in nics]
+    chains += [(_pf(spec, cable.nic), _port(spec, cable.port)) for cable in cables]
     for (inner, least, near), (outer, most, far) in chain.from_iterable(map(pairwise, chains)):
         if least > most:
             yield find("mtu-chain", near, far, inner=inner, least=least, outer=outer, most=most)
@@ -82,12 +74,13 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     A smaller MTU silently drops the large packets of every rail that crosses the link.
     """
     numbered = link_addresses(spec)
-    cards = [(_pf(spec, each.nic), _port(spec, each.port), each) for each in list_cables(spec)]
+    cables = topology.list_cables(spec)
+    cards = [(_pf(spec, each.nic), _port(spec, each.port), each) for each in cables]
     site = [pf for pf, _, cable in cards if cable.port.port.mtu_bytes is None]
     reports_site = any(pf.mtu_bytes > spec.rdma.port_mtu_bytes for pf in site)
     fit = (pf for pf, port, _ in cards if pf.mtu_bytes <= port.mtu_bytes)
     card = max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", ()))
-    for port in list_link_ports(spec):
+    for port in topology.list_link_ports(spec):
         if reports_site and port.port.mtu_bytes is None:
             continue  # `mtu-chain` reports `rdma.port_mtu_bytes`
         hop, limit = _port(spec, port), (card.place,)
@@ -104,7 +97,7 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
 
     The kernel subtracts 96 bytes for RoCE headers, so 4192 is the least MTU for 4096.
     """
-    for nic in list_nics(spec):
+    for nic in topology.list_nics(spec):
         vf = _vf(spec, nic)
         path_mtu = rdma_mtu(vf.mtu_bytes)
         if path_mtu < LARGEST_RDMA_MTU:
@@ -118,7 +111,7 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
     The path MTU of a connection is the smaller one of its two ends: one host with a small MTU slows
     all its partners without an error.
     """
-    for nic, first in twins(list_nics(spec), lambda nic: nic.nic.rail):
+    for nic, first in twins(topology.list_nics(spec), lambda nic: nic.nic.rail):
         own, other = _vf(spec, nic), _vf(spec, first)
         if own.mtu_bytes != other.mtu_bytes:
             yield find("rail-mtu", own.place, other.place, nic=nic, own=own, other=other)
@@ -167,7 +160,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
         if each.min_kib >= each.max_kib:
             here = Here(each, ("rdma", "ecn_by_speed", str(speed)))
             yield find("ecn-thresholds-gbit", *here("min_kib", "max_kib"), speed=speed, each=each)
-    for port in list_all_ports(spec):
+    for port in topology.list_all_ports(spec):
         own = port_marking(rdma, port.switch.os, port.port, 0)
         low, high = own.min_kib, own.max_kib
         key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"

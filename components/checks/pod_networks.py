@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Final
 from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.checks.topology import list_cards
 from components.core.problem import SpecPath
+from components.model import owners
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
-from components.model.owners import (
-    draws_blocks,
-    uses_multus,
-    vfs_by_operator,
-    way_of,
-    written_owner,
-)
 from components.model.places import pod_links, subnets_of
 from components.model.pod_network import Exclusion, PodRoute
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
@@ -56,7 +50,7 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
     """
     cell = cell_of(spec)
     if isinstance(cell, Refused):
-        what = f"{WAYS[way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
+        what = f"{WAYS[owners.way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
         yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
 
 
@@ -66,7 +60,7 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
     With `sriov` that HCA needs VFs; with `host_device` it must have none. With IPoIB on shared HCAs
     the rail names the host's device. Pods of a rail never run on a worker without its HCA.
     """
-    way = way_of(spec)
+    way = owners.way_of(spec)
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
         return
     if way in _NEEDS_RAILS and not ib_rails(spec):
@@ -114,7 +108,7 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     addresses.
     """
     ipam, where = spec.pod_network.ipam, places(spec, "pod_network.ipam")
-    if spec.kubernetes is None or way_of(spec) not in _ATTACHED:
+    if spec.kubernetes is None or owners.way_of(spec) not in _ATTACHED:
         return
     if isinstance(wrong := address_of(spec), Refused):
         what = f"ipam is {ipam}, but {wrong.why}."
@@ -136,7 +130,7 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
 
     With DHCP the server provides the routes: the CNI plugin accepts no others.
     """
-    attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
+    attached = spec.kubernetes is not None and owners.way_of(spec) in _ATTACHED
     if spec.pod_network.source_routing and not attached:
         where = places(spec, "pod_network.source_routing", "pod_network.mode")
         yield find("pod-route-source-routing", *where)
@@ -182,7 +176,7 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
     broadcast address. Reserved addresses in a block (gateway, cards, the bandwidth test's server,
     `exclusions`) are lost for its pods.
     """
-    if not draws_blocks(spec):
+    if not owners.draws_blocks(spec):
         return
     from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
 
@@ -231,8 +225,9 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
     for each, here in walk(spec, "pod_network.exclusions.*", Exclusion):
         last, subnet = each.last or each.first, subnets.get(each.rail)
-        if network.ipam not in _EXCLUDING or not uses_multus(spec):
-            given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods lack interfaces"
+        if network.ipam not in _EXCLUDING or not owners.uses_multus(spec):
+            given = "" if owners.uses_multus(spec) else "pods lack interfaces"
+            given = given or f"ipam is {network.ipam}"
             what = f"exclusions work with whereabouts and nv-ipam, but {given}."
             fix = "remove exclusions."
         elif subnet is None:
@@ -255,10 +250,10 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
     if spec.operators.network is None:
         what, other = "operators.network is not set", "operators.network"
         fix = "add operators.network, or set multus to install."
-    elif not uses_multus(spec):
+    elif not owners.uses_multus(spec):
         what, other = "pods have no networks that it could attach", "pod_network.mode"
         fix = "remove multus."
-    elif written_owner(spec, "multus") == "theirs":
+    elif owners.written_owner(spec, "multus") == "theirs":
         what, other = "kubernetes.components says theirs", "kubernetes.components.multus"
         fix = "remove one of the two."
     if what and spec.pod_network.multus == "operator" and spec.kubernetes is not None:
@@ -297,7 +292,7 @@ def check_pod_partition(spec: ClusterSpec) -> Findings:
             what = f"{lacking} use VFs on {rail.name}, but {partition.name} lacks them."
             yield Finding(what, where, f"add {lacking} to the members of {partition.name}.")
     by_switch = keys is None and fabric.subnet_manager == "switch"
-    if rails and by_switch and way_of(spec) == "sriov":
+    if rails and by_switch and owners.way_of(spec) == "sriov":
         where = tuple(place for _, here in rails for place in here("partition"))
         yield find("pod-partition-switches", *where)
 
@@ -306,10 +301,10 @@ def _why_not_joined(
     spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
 ) -> tuple[str, str] | None:
     external, why, fix = fabric.subnet_manager == "external", "", ""
-    if way_of(spec) != "sriov":
-        why = f"with {WAYS[way_of(spec)]} the partition is that of the host's port or device"
+    if owners.way_of(spec) != "sriov":
+        why = f"with {WAYS[owners.way_of(spec)]} the partition is that of the host's port or device"
         fix = "remove partition; with IPoIB name the partition's device: interface: ibs0f0.8101"
-    elif vfs_by_operator(spec):
+    elif owners.vfs_by_operator(spec):
         why = "the SR-IOV network operator gives VFs other GUIDs at each boot"
         fix = "set operators.network.vfs to host"
     elif external and keys is None and fabric.ufm is None:

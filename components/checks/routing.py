@@ -259,9 +259,8 @@ def check_rail_leaf(spec: ClusterSpec) -> Findings:
                 yield find("rail-leaf-outside", *where, part=part, rail=rail, leaf=leaf)
         for group in _overlapping(rail):
             parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
-            what = (
-                f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
-            )
+            subnets = f"overlapping subnets {in_words(parts)}"
+            what = f"{rail.name} has {subnets}: both leaves announce them."
             where = here(*(f"leaves.{leaf}.subnet" for leaf in group))
             fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
             yield Finding(what, where, fix)
@@ -285,9 +284,8 @@ def _named(spec: ClusterSpec, rail: Rail, here: Here, holders: Sequence[str]) ->
 
 def is_routed(switch: Switch) -> bool:
     """Whether a switch has `routing`, or links that need it."""
-    return switch.routing is not None or any(
-        port.mode == "routed" for port in switch.ports.values()
-    )
+    modes = {port.mode for port in switch.ports.values()}
+    return switch.routing is not None or "routed" in modes
 
 
 def _overlapping(rail: Rail) -> Iterator[list[str]]:
@@ -404,9 +402,8 @@ def _without_links(spec: ClusterSpec, cables: list[topology.Cable]) -> Findings:
     cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
     plain = [cable.nic for cable in cables if cable.nic.host.role != "worker"]
     names = {nic.nic.rail for nic in cards}
-    others = [
-        n for n in topology.list_nics(spec) if n.nic.rail in names and n.host.role == "worker"
-    ]
+    others = [n for n in topology.list_nics(spec) if n.nic.rail in names]
+    others = [n for n in others if n.host.role == "worker"]
     others = [n for n in others if (n.host.name, n.nic.rail) not in routed_cards(spec)]
     faults, where = list[str](), list(first.port.at("mode"))
     for key, got in (("mode", network.mode), ("ipam", network.ipam)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
@@ -32,15 +32,10 @@ _ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b")
 """An IPv4 address or network in the text of a fault; addresses in fixes keep problems apart."""
 _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
-    "ports": ("port", "ports"),
-    "breakouts": ("port", "ports"),
-    "nics": ("NIC", "NICs"),
-    "hca_sriov": ("adapter", "adapters"),
-    "hca_guids": ("GUID", "GUIDs"),
-    "hosts": ("host", "hosts"),
-    "switches": ("switch", "switches"),
-    "rails": ("rail", "rails"),
-}
+    "ports": ("port", "ports"), "breakouts": ("port", "ports"), "nics": ("NIC", "NICs"),
+    "hca_sriov": ("adapter", "adapters"), "hca_guids": ("GUID", "GUIDs"),
+    "hosts": ("host", "hosts"), "switches": ("switch", "switches"), "rails": ("rail", "rails"),
+}  # fmt: skip
 """Key of the file to the words for one entry and for several."""
 CAUSES: Final = frozenset(
     {"duplicate-key", "duplicate-name", "nic-rail", "payload-choice", "switch-model"}
@@ -65,10 +60,8 @@ def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tup
     """Join problems of one rule that differ only in names and places.
 
     The problems have their lines. `spec` is the readable part of the file, for the names in it.
-
-    Returns:
-        Causes first, then by line. A joined problem has the words of its first one, the places of
-        all, and their number in `more`.
+    Causes come first, then it goes by line. A joined problem has the words of its first one, the
+    places of all, and their number in `more`.
     """
     names = frozenset(_names(spec)) if spec else frozenset[str]()
 
@@ -81,7 +74,18 @@ def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tup
     for problem in sorted(problems, key=order):
         what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
-    joined = [_join(group) if group[1:] else group[0] for group in groups.values()]
+    joined: list[Finding] = []
+    for first, *others in groups.values():
+        more, path = len(others), first.where[0].path if first.where else ()
+        where = dict.fromkeys(place for each in (first, *others) for place in each.where)
+        # Count in the innermost list or mapping; if all share one place, there is no count.
+        kinds = [key for key in map(str, path[:-1]) if key in _NOUNS]
+        counted = "more like it"
+        if kinds and len({each.where[:1] for each in (first, *others)}) > more:
+            counted = f"more {_NOUNS[kinds[-1]][more > 1]}"
+        text = f"{first.what.removesuffix('.')} (and {more} {counted})."
+        whole = replace(first, what=text, where=tuple(where), more=more)
+        joined.append(whole if others else first)
     return tuple(sorted(joined, key=lambda p: (p.rule not in CAUSES, p.line, p.rule)))
 
 
@@ -112,20 +116,6 @@ def _shape(text: str, names: frozenset[str]) -> str:
     return _WORD.sub(shaped, _INDEX.sub("[]", text))
 
 
-def _join(group: Sequence[Finding]) -> Finding:
-    """Join a group; the others of it are counted in words: `31 more ports`."""
-    first, more = group[0], len(group) - 1
-    where = tuple(dict.fromkeys(place for problem in group for place in problem.where))
-    path = first.where[0].path if first.where else ()
-    # Count in the innermost list or mapping; if all share one place, there is no count.
-    kinds = [key for key in map(str, path[:-1]) if key in _NOUNS]
-    counted = "more like it"
-    if kinds and len({problem.where[:1] for problem in group}) > more:
-        counted = f"more {_NOUNS[kinds[-1]][more > 1]}"
-    text = f"{first.what.removesuffix('.')} (and {more} {counted})."
-    return replace(first, what=text, where=where, more=more)
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedSite:
     """A site file after all rules ran."""
@@ -145,11 +135,7 @@ class CheckedSite:
     """Sources without a checksum: a note here, and refused by an update outside of the lab."""
 
     def spec_or_raise(self) -> ClusterSpec:
-        """Give the spec.
-
-        Raises:
-            SpecError: There is an error; its text is the whole report.
-        """
+        """Give the spec; the text of a SpecError is the whole report."""
         if self.spec is None:
             raise SpecError(render_text(self.problems, self.waived))
         return self.spec
@@ -162,12 +148,9 @@ def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:
 
 
 def load_checked_site(path: Path, *, reads_only: bool = False) -> CheckedSite:
-    """Load a site file or a stack file and run every rule.
+    """Load a site file or a stack file and run every rule; UsageError if it cannot be read.
 
     A command that `reads_only` installs nothing: charts and the bundle may be elsewhere.
-
-    Raises:
-        UsageError: The file does not exist or cannot be read.
     """
     return check_loaded(load_site(path), str(path), reads_only=reads_only)
 

@@ -8,21 +8,9 @@ from typing import Final, cast
 from pydantic import BaseModel, JsonValue
 
 from components.artefacts.listing import artefacts_of, charts_by_release
+from components.catalogue import operator_versions as releases
+from components.catalogue import version_pairs as pairs
 from components.catalogue.cluster_parts import DISTRIBUTIONS, FIRST_K3S
-from components.catalogue.operator_versions import (
-    CONTAINERD,
-    containerd_of,
-    nri_works,
-    parse_k3s,
-    show_version,
-)
-from components.catalogue.version_pairs import (
-    DRIVER_TAGS,
-    TITLES,
-    Component,
-    conflicts_of,
-    driver_tag,
-)
 from components.checks.rule import Finding, Findings, at, find, places, walk
 from components.checks.topology import list_nics
 from components.core.judge import needs
@@ -69,9 +57,10 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
         path = "kubernetes." + ("extra_vars.containerd_version" if own else "source.release")
     else:
         return
-    brought = str(own) if own else containerd_of(installer, release)
-    if brought is not None and not nri_works(f"containerd://{brought}"):
-        good = ", ".join(first for first, each in CONTAINERD[installer].items() if each == "2.1")
+    brought = str(own) if own else releases.containerd_of(installer, release)
+    if brought is not None and not releases.nri_works(f"containerd://{brought}"):
+        lines = releases.CONTAINERD[installer].items()
+        good = ", ".join(first for first, each in lines if each == "2.1")
         newer = "remove it" if own else f"take {installer} {good} or later"
         words = {"installer": installer, "release": release, "brought": brought, "newer": newer}
         yield find("runtime-nri", *places(spec, path, "operators.gpu"), **words)
@@ -85,13 +74,14 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
     with the folder.
     """
     plane = spec.kubernetes
-    k3s = parse_k3s(plane.version) if plane else None
+    k3s = releases.parse_k3s(plane.version) if plane else None
     if plane is None or k3s is None or not uses_multus(spec):
         return
     minor, patch = k3s[:2], k3s[2]
     older = minor < min(FIRST_K3S) or patch < FIRST_K3S.get(minor, 0)
     if older and cni_paths(spec) == DISTRIBUTIONS["k3s"]:
-        first = ", ".join(f"v{show_version((*each, at_))}" for each, at_ in FIRST_K3S.items())
+        firsts = (releases.show_version((*each, at_)) for each, at_ in FIRST_K3S.items())
+        first = ", ".join(f"v{each}" for each in firsts)
         own = " or set kubernetes.cni to the folders of its nodes" if not spec.k3s else ""
         where = (at(("kubernetes", "version"), plane.version),)
         yield find("k3s-cni", *where, plane=plane, folder=cni_paths(spec).bin, first=first, own=own)
@@ -115,10 +105,10 @@ def check_version_conflict(spec: ClusterSpec) -> Findings:
     """
     versions, network = operators.versions_of(spec), spec.operators.network
     container = network is not None and network.driver == "operator"
-    for conflict in conflicts_of(versions, container=container):
+    for conflict in pairs.conflicts_of(versions, container=container):
         parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
-        pair: list[Component] = [each.component for each in parts]
-        names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)
+        pair: list[pairs.Component] = [each.component for each in parts]
+        names = " and ".join(f"{pairs.TITLES[each]} {versions[each]}" for each in pair)
         where = tuple(at(operators.VERSION_PATHS[each], versions[each]) for each in pair)
         fix = f"{conflict.fix} Source: {conflict.source}."
         yield Finding(f"{names} {conflict.reason}.", where, fix, conflict.severity)
@@ -135,10 +125,10 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
         if operator.driver == "host" and operator.driver_tag is not None:
             yield find("driver-tag-unused", *here("driver_tag"), operator=operator)
         elif operator.driver != "host" and container_tag(operator) is None:
-            seen = DRIVER_TAGS.get(release)
+            seen = pairs.DRIVER_TAGS.get(release)
             what = f"Railyard does not know the driver container of network operator {release}."
             what += f" {seen.tag} is reported, but not confirmed." if seen else ""
-            known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
+            known = ", ".join(each for each in pairs.DRIVER_TAGS if pairs.driver_tag(each))
             fix = f"write it as operators.network.driver_tag, take a release of {known}, or set "
             yield Finding(what, here("chart.version", "driver"), f"{fix}driver to host.")
 
