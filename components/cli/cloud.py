@@ -18,12 +18,9 @@ from components.remote.step import secrets_from
 
 app = command_app("Print a site with the cloud instances that a stack made.")
 RequestT = TypeVar(
-    "RequestT",
-    requests.ImageRequest,
-    requests.ObjectRequest,
-    requests.PreflightRequest,
+    "RequestT", requests.ImageRequest, requests.ObjectRequest, requests.PreflightRequest,
     requests.ReadyRequest,
-)
+)  # fmt: skip
 _Verb = Callable[[str, Mapping[str, str], Patience | None], requests.Printed]
 _Call = Callable[[CrusoeApi, RequestT, requests.Printed], requests.Printed]
 
@@ -34,16 +31,18 @@ def _verb(kind: type[RequestT], call: _Call[RequestT]) -> _Verb:
         api = requests.open_api(request.api, secrets_from(environ), patience)
         one = isinstance(request, requests.ObjectRequest)
         with requests.only_one(request.api, request.kind, request.name) if one else nullcontext():
-            return call(
-                api, request, requests.previous_of(environ.get(requests.PREVIOUS_OUTPUT, ""))
-            )
+            return call(api, request, _previous(environ))
 
     return run
 
 
+def _previous(environ: Mapping[str, str]) -> requests.Printed:
+    return requests.previous_of(environ.get(requests.PREVIOUS_OUTPUT, ""))
+
+
 def _claim(text: str, environ: Mapping[str, str], _: Patience | None) -> requests.Printed:
-    previous = requests.previous_of(environ.get(requests.PREVIOUS_OUTPUT, ""))
-    return preflight.claim(requests.parse_request(requests.PreflightRequest, text), previous)
+    request = requests.parse_request(requests.PreflightRequest, text)
+    return preflight.claim(request, _previous(environ))
 
 
 VERBS: Final[dict[str, _Verb]] = {

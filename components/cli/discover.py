@@ -11,15 +11,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from components.cli.app import (
-    SelectedStack,
-    StackOrFile,
-    TextOrJson,
-    command_app,
-    option,
-    say,
-    write_text,
-)
+from components.cli import app as cli
 from components.cli.stack import is_file, load_stack_or_file, pulumi, read_config
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
@@ -41,7 +33,7 @@ from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
 _SITE: Final = Path("site.yaml")
-rename_app = command_app(
+rename_app = cli.command_app(
     "Give a host or a switch another name; its resources and its settings stay."
 )
 _OLD = Annotated[str, typer.Argument(help="the name in the file")]
@@ -55,12 +47,12 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(help="hosts of the file, or USER@ADDRESS; default all of the file"),
     ] = None,
     *,
-    file: Annotated[Path, option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
-    user: Annotated[str, option("login name on a host outside the file")] = "root",
-    host_key: Annotated[str | None, option("public key of a host outside the file")] = None,
-    identity: Annotated[Path | None, option("file with the private SSH key")] = None,
-    write: Annotated[bool, option("add the missing entries to the file", "--write")] = False,
-    output: TextOrJson = "text",
+    file: Annotated[Path, cli.option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
+    user: Annotated[str, cli.option("login name on a host outside the file")] = "root",
+    host_key: Annotated[str | None, cli.option("public key of a host outside the file")] = None,
+    identity: Annotated[Path | None, cli.option("file with the private SSH key")] = None,
+    write: Annotated[bool, cli.option("add the missing entries to the file", "--write")] = False,
+    output: cli.TextOrJson = "text",
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 
@@ -76,9 +68,9 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         replace_file(site, text)
         report = replace(report, written=True)
     if output == "json":
-        say(json.dumps(report_json(report), indent=1, sort_keys=True))
+        cli.say(json.dumps(report_json(report), indent=1, sort_keys=True))
     else:
-        say(render_report(report), nl=False)
+        cli.say(render_report(report), nl=False)
     raise typer.Exit(report.exit_code)
 
 
@@ -108,7 +100,7 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
 
 
 @rename_app.command("host")
-def rename_host(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
+def rename_host(old: _OLD, new: _NEW, stack: cli.SelectedStack = "") -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -118,7 +110,7 @@ def rename_host(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
 
 
 @rename_app.command("switch")
-def rename_switch(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
+def rename_switch(old: _OLD, new: _NEW, stack: cli.SelectedStack = "") -> None:
     """Rename a switch in the site file; the values that `destroy` restores stay recorded.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -148,14 +140,14 @@ def _rename(asked: Rename, name: str) -> None:
             " is deleted, and it joins as a new node."
         )
     said.append(f"Now look at it and run it: railyard preview {name}; pulumi up -s {name}")
-    say("\n".join(said))
+    cli.say("\n".join(said))
 
 
 def preflight(
-    site: StackOrFile = "",
+    site: cli.StackOrFile = "",
     *,
     form: Annotated[Form, typer.Option("--format")] = "text",
-    out: Annotated[Path | None, option("file for the report")] = None,
+    out: Annotated[Path | None, cli.option("file for the report")] = None,
 ) -> None:
     """Look at every device, artefact and API of a site, and name all that an update would lack.
 
@@ -171,8 +163,8 @@ def preflight(
     found = replace(found, findings=(*engine, *judge_pins(spec, lock, lab=lab), *seen))
     text = {"text": render_text, "json": render_json, "html": render_html}[form](found)
     if out is None:
-        say(text, paint=form == "text")
+        cli.say(text, paint=form == "text")
     else:
-        write_text(out, f"{plain_text(text)}\n")
-        say(f"{found.summary}\nreport: {out}")
+        cli.write_text(out, f"{plain_text(text)}\n")
+        cli.say(f"{found.summary}\nreport: {out}")
     raise typer.Exit(found.exit_code)

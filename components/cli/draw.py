@@ -204,9 +204,8 @@ def _host(spec: ClusterSpec, host: Host, speeds: Mapping[int, int]) -> Device:
 
 def _counted(speeds: Mapping[int, int]) -> str:
     """For example: eight of 400 Gbit/s."""
-    return ", ".join(
-        f"{n} {_TIMES} {f'{speed}G' if speed else '?'}" for speed, n in sorted(speeds.items())
-    )
+    known = ((count, f"{speed}G" if speed else "?") for speed, count in sorted(speeds.items()))
+    return ", ".join(f"{count} {_TIMES} {speed}" for count, speed in known)
 
 
 def _join(devices: Sequence[Device], cables: Sequence[Cable]) -> tuple[list[Device], list[Cable]]:

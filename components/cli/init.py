@@ -71,9 +71,8 @@ def init(  # noqa: PLR0913 - one parameter for each option
         what = f"{discovered}: cannot be read: {error}."
         raise UsageError(f"{what} Nothing was written.") from error
     site = resize(text, rails, hosts, cards)
-    files = write.render_files(
-        write.ProjectPlan(name, stack, site, pack_wheel(), engines.wanted_versions())
-    )
+    plan = write.ProjectPlan(name, stack, site, pack_wheel(), engines.wanted_versions())
+    files = write.render_files(plan)
     # Read the site that will be written: `railyard check` must accept it but for its marks.
     checked = check_loaded(parse_site(site, write.SITE_FILE), write.SITE_FILE)
     if checked.spec is None:

@@ -97,9 +97,8 @@ def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
     """Load a site without errors outside its lock, with its file; SpecError is the report."""
     loaded = load_site(file)
     checked = check_loaded(loaded, str(file))
-    errors = [
-        p for p in checked.problems if p.severity == "error" and p.rule not in MENDED_BY_FETCHING
-    ]
+    errors = [each for each in checked.problems if each.severity == "error"]
+    errors = [each for each in errors if each.rule not in MENDED_BY_FETCHING]
     if loaded.spec is None or loaded.path is None or errors:
         raise SpecError(render_text(errors or checked.problems))
     return loaded.spec, loaded.path

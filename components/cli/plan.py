@@ -52,11 +52,10 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     if output == "json":
         found = texts.summary_json(planned, spec) if summary else texts.plan_json(planned, choice)
         say(json.dumps(found, indent=1, sort_keys=True))
+    elif summary:
+        say(texts.render_summary(planned, spec), nl=False)
     else:
-        text = (
-            texts.render_summary(planned, spec) if summary else texts.render_plan(planned, choice)
-        )
-        say(text, nl=False)
+        say(texts.render_plan(planned, choice), nl=False)
 
 
 def rbac(

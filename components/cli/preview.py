@@ -143,9 +143,8 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> repor
     only = devices_in(loaded.spec, scope)
     inputs = items.recorded_inputs(stacks.pulumi(["stack", "export", "--stack", name]))
     recorded = items.renamed_items(items.items_of_state(inputs), loaded.spec)
-    found = from_plans.preview_state(
-        loaded.spec, part_of(loaded.plan, only), recorded, loaded.applied
-    )
+    plan = part_of(loaded.plan, only)
+    found = from_plans.preview_state(loaded.spec, plan, recorded, loaded.applied)
     if only:
         edits = tuple(each for each in found.edits if each.subject in only)
         found = replace(found, edits=edits, basis=f"{found.basis}; of {scope} alone")
@@ -153,11 +152,9 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> repor
         return found
     # Add what the engine and the program saw on devices; if they fail, add the failure.
     edited = from_plans.edited_names(loaded.plan, recorded)
-    flags = ["--json", "--non-interactive", "--stack", name, *stacks.config_flags(name)]
-    environment = {SCOPE: scope} if scope else None
-    done = stacks.run_pulumi(
-        ["preview", *flags], environment=environment, deadline_s=stacks.PREVIEW_DEADLINE_S
-    )
+    words = ["preview", "--json", "--non-interactive", "--stack", name, *stacks.config_flags(name)]
+    environment, limit_s = {SCOPE: scope} if scope else None, stacks.PREVIEW_DEADLINE_S
+    done = stacks.run_pulumi(words, environment=environment, deadline_s=limit_s)
     try:
         news = items.read_engine(done.stdout, edited)
     except ValueError:

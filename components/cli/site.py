@@ -23,19 +23,9 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import check_config_value, load_checked_site
+from components.cli import stack as stacks
 from components.cli.app import StackName, StackOrFile, command_app, option, say
 from components.cli.preview import FAILED, preview_stack
-from components.cli.stack import (
-    PREFIX,
-    PREVIEW_DEADLINE_S,
-    Stack,
-    archive_of,
-    config_flags,
-    load_stack,
-    load_stack_or_file,
-    pulumi,
-    run_pulumi,
-)
 from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
@@ -68,7 +58,7 @@ _SHOWN: Final = 5
 @app.command("list")
 def list_pieces(stack: StackOrFile = "") -> None:
     """List the stacks of a site in the order of an update, with their switches and hosts."""
-    for each in _pieces(load_stack_or_file(stack)):
+    for each in _pieces(stacks.load_stack_or_file(stack)):
         devices = fold_names((*each.switches, *each.hosts)) or "none"
         say(f"{each.wave + 1}  {each.stack}  {', '.join(each.parts)}: {devices}")
 
@@ -151,7 +141,7 @@ def _up(piece: Piece) -> tuple[int, str]:
         if line.strip():
             say(f"{piece.stack}: {line}")
 
-    flags = config_flags(piece.stack)
+    flags = stacks.config_flags(piece.stack)
     project = automation.Stack.select(piece.stack, Project(work_dir=str(Path.cwd())))
     try:
         done = project.up(
@@ -179,15 +169,15 @@ def _drift(piece: Piece) -> tuple[int, str]:
     return code, {0: "no drift", 3: "drift, see above"}.get(code, "not known, see above")
 
 
-def _load_site(stack: str) -> tuple[Stack, tuple[Piece, ...]]:
+def _load_site(stack: str) -> tuple[stacks.Stack, tuple[Piece, ...]]:
     """Load the stack of a whole site, and list its pieces; refuse the stack of one piece."""
-    loaded = load_stack(stack)
+    loaded = stacks.load_stack(stack)
     if loaded.plan.piece:
         raise UsageError(fault_text(__file__, "piece-of", stack=stack, plan=loaded.plan))
     return loaded, _pieces(loaded)
 
 
-def _pieces(loaded: Stack) -> tuple[Piece, ...]:
+def _pieces(loaded: stacks.Stack) -> tuple[Piece, ...]:
     pieces = pieces_of(loaded.spec, loaded.plan.stack)
     if not pieces:
         raise UsageError(fault_text(__file__, "one-stack", site=loaded.spec.name, page=PAGE))
@@ -196,7 +186,7 @@ def _pieces(loaded: Stack) -> tuple[Piece, ...]:
 
 def _resources() -> Mapping[str, int]:
     """Map each stack of the project to its number of resources."""
-    listed = json.loads(pulumi(["stack", "ls", "--json"]))
+    listed = json.loads(stacks.pulumi(["stack", "ls", "--json"]))
     return {each["name"].rpartition("/")[2]: each.get("resourceCount") or 0 for each in listed}
 
 
@@ -209,7 +199,7 @@ def _survey(stack: str, pieces: Sequence[Piece]) -> Mapping[str, int]:
     here, known = _resources(), {each.stack: each.name for each in pieces}
     site = _site_of(stack)
     for name, count in here.items():
-        is_ours = name != stack and archive_of(name) == stack
+        is_ours = name != stack and stacks.archive_of(name) == stack
         if name in known and not is_ours and (count or _site_of(name) != site):
             words = {"name": name, "unit": known[name], "file": config_file(name)}
             raise UsageError(fault_text(__file__, "unknown-piece", stack=stack, **words))
@@ -333,17 +323,17 @@ def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
     made: list[str] = []
     for each in pieces:
         if each.stack not in here:
-            pulumi(["stack", "init", each.stack, "--copy-config-from", stack, "--no-select"])
+            stacks.pulumi(["stack", "init", each.stack, "--copy-config-from", stack, "--no-select"])
             made.append(each.stack)
-        pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
+        stacks.pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
     return tuple(made)
 
 
-def _forget(stacks: Iterable[str]) -> None:
+def _forget(names: Iterable[str]) -> None:
     """Remove the stacks of pieces and their configuration; their devices keep everything."""
     here = _resources()
-    for name in (each for each in stacks if each in here):
-        pulumi(["stack", "rm", name, "--yes", "--force"])
+    for name in (each for each in names if each in here):
+        stacks.pulumi(["stack", "rm", name, "--yes", "--force"])
 
 
 def _store(stack: str, state: splitting.State) -> None:
@@ -359,7 +349,7 @@ def _store(stack: str, state: splitting.State) -> None:
 
 def _changes(stack: str) -> list[str]:
     """List what an update would change, without records of stages: these count their members."""
-    done = _run_quietly(stack, "preview", "--json", deadline_s=PREVIEW_DEADLINE_S)
+    done = _run_quietly(stack, "preview", "--json", deadline_s=stacks.PREVIEW_DEADLINE_S)
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -378,17 +368,17 @@ def _changes(stack: str) -> list[str]:
 
 
 def _run_quietly(stack: str, *words: str, deadline_s: float | None) -> CompletedProcess[str]:
-    flags = ["--non-interactive", "--stack", stack, *config_flags(stack)]
-    return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=deadline_s)
+    flags = ["--non-interactive", "--stack", stack, *stacks.config_flags(stack)]
+    return stacks.run_pulumi([*words, *flags], environment=_QUIET, deadline_s=deadline_s)
 
 
 def _export(stack: str, *flags: str) -> splitting.State:
-    return json.loads(pulumi(["stack", "export", "--stack", stack, *flags]))
+    return json.loads(stacks.pulumi(["stack", "export", "--stack", stack, *flags]))
 
 
 def _import(stack: str, state: splitting.State) -> None:
     """Import a state from stdin: it can have its secrets in clear, so no file may have it."""
-    pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
+    stacks.pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
 
 
 def _keep(stack: str, name: str, states: Mapping[str, splitting.State]) -> Path:
@@ -442,7 +432,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
         _refuse_old_cluster(kubeconfig)
     file = config_file(stack)
     written, config = _stack_file(file)
-    if piece := config.get(f"{PREFIX}piece"):
+    if piece := config.get(f"{stacks.PREFIX}piece"):
         fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
         raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
     states = backend or backend_of(os.environ, Path.cwd())
@@ -450,7 +440,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
         raise UsageError(f"Pulumi is not logged in, so no state is known.\n  fix    {OWN_LOGIN}")
     if states.startswith("file:") and not backend:
         raise UsageError(fault_text(__file__, "states-here", states=states))
-    stacks = _stacks(stack, file.parent, config, operators.engine_variables(states, written))
+    exports = _stacks(stack, file.parent, config, operators.engine_variables(states, written))
     site = Path(str(config.get(SITE_KEY, "")))
     needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
     exported = operators.Export(
@@ -461,8 +451,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
         namespace=namespace, secret=f"railyard-{operators.object_name(stack)}", preview=preview,
     )  # fmt: skip
     tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
-    files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
-    order, oldest = fold_names(each.name for each in stacks), operators.OLDEST
+    files = " ".join(f"--from-file={key}" for key in exported.keys(exports))
+    order, oldest = fold_names(each.name for each in exports), operators.OLDEST
     commit, secret = exported.source.commit[:12], exported.secret
     head = (
         f"{stack} at {commit}, in the order of an update: {order}",
@@ -472,7 +462,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
         f"  kubectl -n {namespace} create secret generic {secret} {files}",
         "Then: kubectl apply -f THIS_FILE",
     )
-    say(exported.render(stacks, head), nl=False)
+    say(exported.render(exports, head), nl=False)
 
 
 def _refuse_old_cluster(kubeconfig: Path) -> None:
@@ -513,20 +503,20 @@ def _stacks(
     if site := config.get(SITE_KEY):
         checked = load_checked_site(folder / str(site))
     else:
-        checked = check_config_value(cast("Json", config.get(f"{PREFIX}cluster")), None)
+        checked = check_config_value(cast("Json", config.get(f"{stacks.PREFIX}cluster")), None)
     spec = checked.spec_or_raise()
     variables = [*engine, *sorted({ref.env for ref, _ in list_secrets(spec) if ref.env})]
     secrets = secret_names(spec)
     pieces = pieces_of(spec, name)
     if not pieces:
         return [operators.OperatorStack(name, config, secrets, variables)]
-    plan, stacks = make_plan(spec, name, checked.lock), {each.name: each.stack for each in pieces}
+    plan, names = make_plan(spec, name, checked.lock), {each.name: each.stack for each in pieces}
     needs = {each.name: plan_piece(plan, each).secret_names for each in pieces}
     needs[CLUSTER] |= {*secrets}  # its acceptance reads every switch
     found: list[operators.OperatorStack] = []
     for each in pieces:
-        own = {**config, f"{PREFIX}piece": each.name}
-        after = [stacks[other] for other in each.after]
+        own = {**config, f"{stacks.PREFIX}piece": each.name}
+        after = [names[other] for other in each.after]
         needed = [key for key in secrets if key in needs[each.name]]
         found.append(operators.OperatorStack(each.stack, own, needed, variables, after))
     return found

@@ -100,15 +100,11 @@ def run_pulumi(
     if program is None:
         raise UsageError(fault_text(__file__, "no-pulumi"))
     pipe, variables = subprocess.PIPE, {**os.environ, **(environment or {})}
+    ins = None if stdin is None else pipe
     with subprocess.Popen(
-        [program, *arguments],
-        stdin=None if stdin is None else pipe,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        errors="replace",
+        [program, *arguments], stdin=ins, stdout=pipe, stderr=pipe, text=True, errors="replace",
         env=variables,
-    ) as process:
+    ) as process:  # fmt: skip
         try:
             out, err = process.communicate(stdin, timeout=deadline_s)
         except subprocess.TimeoutExpired:

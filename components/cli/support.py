@@ -148,9 +148,8 @@ def _either(texts: Sequence[str], shared: int) -> str:
     rests: dict[str, list[str]] = {}
     for text in texts:
         rests.setdefault(text[:1], []).append(text[1:])
-    return "|".join(
-        f"{re.escape(letter)}(?:{_either(rest, shared - 1)})" for letter, rest in rests.items()
-    )
+    inner = ((re.escape(each), _either(rest, shared - 1)) for each, rest in rests.items())
+    return "|".join(f"{letter}(?:{rest})" for letter, rest in inner)
 
 
 def _in_base64(text: str) -> Iterator[str]:

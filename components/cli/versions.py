@@ -12,13 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from components.catalogue import operator_versions as releases
-from components.catalogue.version_pairs import (
-    CONFLICTS,
-    DRIVER_TAGS,
-    TITLES,
-    VERSION_SETS,
-    Component,
-)
+from components.catalogue import version_pairs as pairs
 from components.checks.registry import RULES
 from components.checks.render import render_problem
 from components.checks.site import check_loaded
@@ -30,7 +24,7 @@ from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import load_site
 
 _Table = list[list[str]]
-_LINES: Final[Mapping[Component, tuple[releases.KubernetesRange, ...]]] = {
+_LINES: Final[Mapping[pairs.Component, tuple[releases.KubernetesRange, ...]]] = {
     "gpu-operator": releases.GPU_OPERATOR,
     "network-operator": releases.NETWORK_OPERATOR,
     "nvidia-device-plugin": releases.GPU_DEVICE_PLUGIN,
@@ -63,7 +57,7 @@ def versions(
         default = f"set {loaded.spec.versions}" if loaded.spec.versions else "default"
         for name, version in versions_of(loaded.spec).items():
             line = loaded.places.line_of(VERSION_PATHS[name])
-            used.append([TITLES[name], version, default if line is None else f"line {line}"])
+            used.append([pairs.TITLES[name], version, default if line is None else f"line {line}"])
         tables[f"Used by {file}"] = used
     if output == "json":
         found = {
@@ -95,23 +89,24 @@ def describe_age(today: date) -> str:
 
 def list_catalogue() -> dict[str, _Table]:
     """The tables that apply to any site."""
+    show, chosen = releases.show_version, pairs.VERSION_SETS
     lines = (
-        [TITLES[name], releases.show_version(line.line), line.describe(), line.status, line.source]
+        [pairs.TITLES[name], show(line.line), line.describe(), line.status, line.source]
         for name, catalogue in _LINES.items()
         for line in catalogue
     )
-    sets = ([name, *map(str, asdict(chosen).values())] for name, chosen in VERSION_SETS.items())
+    sets = ([name, *map(str, asdict(each).values())] for name, each in chosen.items())
     tags = (
         [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
-        for release, tag in DRIVER_TAGS.items()
+        for release, tag in pairs.DRIVER_TAGS.items()
     )
     newer = ([name, *each] for name, each in releases.NEWER.items())
     conflicts: _Table = []
-    for each in CONFLICTS:
-        one = f"{TITLES[each.one.component]} {each.one.describe()}"
+    for each in pairs.CONFLICTS:
+        one = f"{pairs.TITLES[each.one.component]} {each.one.describe()}"
         other = "its driver container" if each.with_container else "anything"
         if each.other:
-            other = f"{TITLES[each.other.component]} {each.other.describe()}"
+            other = f"{pairs.TITLES[each.other.component]} {each.other.describe()}"
         conflicts.append([one, other, each.severity, each.reason, each.source])
     columns = ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"]
     heads = ["component", "line", "Kubernetes", "its maker says", "source"]
@@ -137,10 +132,11 @@ def version_problems(spec: ClusterSpec, lines: Lines) -> tuple[Finding, ...]:
 
 def list_outdated(spec: ClusterSpec) -> Iterator[str]:
     """Yield each version of a site that is older than the set `conservative`."""
-    oldest = dict(zip(TITLES, asdict(VERSION_SETS["conservative"]).values(), strict=False))
+    conservative = asdict(pairs.VERSION_SETS["conservative"]).values()
+    oldest = dict(zip(pairs.TITLES, conservative, strict=False))
     for name, version in versions_of(spec).items():
         numbers = releases.parse_numbers(version)
         line = releases.find_line(version, _LINES.get(name, ()))
         if numbers < releases.parse_numbers(oldest[name])[: len(numbers)]:
             says = f"; its maker calls the line {line.status}" if line else ""
-            yield f"{TITLES[name]} {version}: the set `conservative` has {oldest[name]}{says}"
+            yield f"{pairs.TITLES[name]} {version}: the set `conservative` has {oldest[name]}{says}"
