@@ -75,9 +75,8 @@ _NOTHING: Final = _Read({}, Spot(0))
 def expand_hosts(text: YamlText) -> YamlText:
     """Write each host by itself, on the lines of its entry and its templates.
 
-    Returns:
-        The same text if it has neither a template nor a range of hosts. Entries that cannot be
-        read are left out, each with its problem.
+    Without a template or a range of hosts the text stays the same. Entries that cannot be read are
+    left out, each with its problem.
     """
     value = text.value
     hosts = value.get("hosts") if isinstance(value, dict) else None

@@ -83,10 +83,7 @@ class Loaded:
 def load_site(path: Path) -> Loaded:
     """Read a plain site file, or a `Pulumi.<stack>.yaml` with a site or the path of one.
 
-    Problems show the path as the user named it.
-
-    Raises:
-        UsageError: The file does not exist or cannot be read.
+    Problems show the path as the user named it. UsageError: the file cannot be read.
     """
     return _at(path, parse_site(_read_text(path), str(path)))
 
@@ -282,11 +279,7 @@ def _validate_rest(
 
 
 def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
-    """Decide the value of one switch: the environment wins, so no run has to edit the file.
-
-    Raises:
-        SpecError: The value is not one of the choices.
-    """
+    """Decide the value of one switch; the environment wins. SpecError: it is no choice."""
     choices = SETTINGS[name]
     value = from_environment or from_stack or choices[0]
     if value not in choices:

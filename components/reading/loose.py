@@ -124,32 +124,21 @@ def _kinds_of(annotation: object) -> Mapping[object, tuple[object, ...]]:
 
 
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
-    """Choose a value that the model accepts in place of the refused one.
-
-    Returns:
-        The value, or None if no simple value fits.
-    """
+    """Choose a value that the model accepts in place of the refused one; None if none fits."""
     owner, names = owner_of(detail, model)[1], [item for item in path if isinstance(item, str)]
     key = names[-1] if names else ""
     if owner is None or key not in owner.model_fields:
         return None
     choices = get_args(owner.model_fields[key].annotation)
     words = (choice for choice in choices if isinstance(choice, str))
-    in_list = isinstance(path[-1], int)
-    fitting = (
-        value
-        for value in (mended(detail), *words, *_EXAMPLES)
-        if value and _takes(owner, key, [value] if in_list else value)
-    )
-    return next(fitting, None)
-
-
-def _takes(owner: type[BaseModel], key: str, value: Json) -> bool:
-    try:
-        owner.model_validate({key: value})
-    except ValidationError as error:
-        return all(part["loc"][:1] != (key,) for part in error.errors())
-    return True
+    for value in filter(None, (mended(detail), *words, *_EXAMPLES)):
+        try:
+            owner.model_validate({key: [value] if isinstance(path[-1], int) else value})
+        except ValidationError as error:
+            if any(part["loc"][:1] == (key,) for part in error.errors()):
+                continue
+        return value
+    return None
 
 
 def replace_wrong(

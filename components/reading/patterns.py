@@ -36,36 +36,19 @@ PATTERNS: Final = {
     for constant, words in _WORDS.get(module.__name__.rpartition(".")[2], {}).items()
 }
 """Pattern to its meaning in words."""
-_VERSIONS: Final = frozenset(
-    {
-        kubernetes.KUBERNETES_VERSION,
-        environments.ESXI_RELEASE,
-        units.K3S_RELEASE,
-        units.EXACT_RELEASE,
-        units.DRIVER_TAG,
-        cards.GPU_DRIVER,
-        cards.FIRMWARE_VERSION,
-        units.RELEASE,
-    }
-)
+_VERSIONS: Final = (
+    kubernetes.KUBERNETES_VERSION, environments.ESXI_RELEASE, units.K3S_RELEASE,
+    units.EXACT_RELEASE, units.DRIVER_TAG, units.RELEASE, cards.GPU_DRIVER, cards.FIRMWARE_VERSION,
+)  # fmt: skip
 """Patterns of versions: a bare number can only be the beginning of one."""
 SOURCES: Final = ("secret", "env", "command")
 _NEAR: Final = 0.8
 _SEALED: Final = "secure"
 """The key before an encrypted value in a stack file; it resembles misspellings of `secret`."""
 _OTHER_WORDS: Final = {
-    "name": "secret",
-    "key": "secret",
-    "config": "secret",
-    "environment": "env",
-    "env_var": "env",
-    "variable": "env",
-    "cmd": "command",
-    "exec": "command",
-    "run": "command",
-    "vault": "command",
-    "file": "command",
-    "path": "command",
+    **dict.fromkeys(("name", "key", "config"), "secret"),
+    **dict.fromkeys(("environment", "env_var", "variable"), "env"),
+    **dict.fromkeys(("cmd", "exec", "run", "vault", "file", "path"), "command"),
 }
 """Words of other tools to the key that Railyard uses."""
 _PATH: Final = re.compile(
@@ -114,8 +97,8 @@ _MENDS: Final[dict[str, Callable[[str], str]]] = {
     kubernetes.COMMIT: str.lower,
     units.REGISTRY: lambda text: re.sub(r"^https?://", "", text).partition("/")[0],
     jobs.CASE_NAME: lambda text: _as_label(text)[:20].strip("-"),
-    fabric.RAIL_RESOURCE: lambda text: re.sub(r"[^A-Za-z0-9]+", "_", text.rpartition("/")[2]).strip(
-        "_"
+    fabric.RAIL_RESOURCE: lambda text: "_".join(
+        re.findall("[A-Za-z0-9]+", text.rpartition("/")[2])
     ),
     units.RESOURCE_NAME: lambda text: text.rpartition("/")[2],
     environments.LOCATION: str.lower,

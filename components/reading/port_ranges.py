@@ -24,13 +24,7 @@ from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
 from components.model.texts import in_words
 from components.model.units import PORT_TARGET
-from components.reading.host_ranges import (
-    BRACKETS,
-    count_of,
-    expand_hosts,
-    fit_bracket,
-    number_text,
-)
+from components.reading import host_ranges
 from components.reading.yaml_text import YamlText
 
 RULE = "port-range"
@@ -64,8 +58,7 @@ class _Spread:
 def spread_ports(text: YamlText) -> YamlText:
     """Write each range of ports as one entry per port, on the line of the range.
 
-    Returns:
-        The same text if it has no range. Unreadable ranges are left out, each with its problem.
+    Unreadable ranges are left out, each with its problem.
     """
     switches = text.value.get("switches") if isinstance(text.value, dict) else None
     if not isinstance(text.value, dict) or not isinstance(switches, list):
@@ -99,26 +92,22 @@ def _spread_switch(
     known = model.ports.get(system, ()) if model else ()
     spread = _Spread(("switches", s, "ports"), str(switch.get("name")), system)
     if model is None or not known:
-        return _unread(switch.get("model"), ports, spread) if system in SWITCH_SYSTEMS else None
+        if system not in SWITCH_SYSTEMS:
+            return None
+        # Leave out the ranges of a switch with unknown ports, and report them.
+        ranges = [key for key, value in ports.items() if _is_range(key, value)]
+        why, fix = "only its model says which ports these are", "write the switch's model."
+        if isinstance(switch.get("model"), str):
+            why = f"nothing is known of the ports of {name} with {system}"
+            fix = f"correct model or os, or describe it: switch_models: {{{name}: {{ports: 32, "
+            fix += "speeds_gbit_s: [100]}}; or write each port separately."
+        spread.refuse(ranges, f"{spread.name} has ranges of ports, and {why}.", fix)
+        spread.ports.update((key, value) for key, value in ports.items() if key not in ranges)
+        return spread
     for key, value in ports.items():
         names = (key,) if "-" not in key else _ports_between(key, model, known, spread)
         if names:
             _place(key, value, names, spread)
-    return spread
-
-
-def _unread(model: Json, ports: Mapping[str, Json], spread: _Spread) -> _Spread:
-    """Leave out the ranges of a switch with unknown ports, and report them."""
-    ranges = [key for key, value in ports.items() if _is_range(key, value)]
-    why, fix = "only its model says which ports these are", "write the switch's model."
-    if isinstance(model, str):
-        why = f"nothing is known of the ports of {model} with {spread.system}"
-        fix = (
-            f"correct model or os, or describe it: switch_models: {{{model}: {{ports: 32, "
-            "speeds_gbit_s: [100]}}; or write each port separately."
-        )
-    spread.refuse(ranges, f"{spread.name} has ranges of ports, and {why}.", fix)
-    spread.ports.update((key, value) for key, value in ports.items() if key not in ranges)
     return spread
 
 
@@ -146,19 +135,15 @@ def _ports_between(
         if found is None:
             forms = model.splits_of(spread.system, known[-1])
             names = model.part_names(spread.system, known[-1], forms[0].parts if forms else 1)
-            spread.refuse(
-                (key,),
-                f"the range {key} of {spread.name} {verb} at {written}, but {model.described} "
-                "lacks that port.",
-                f"write the first and the last port of {known[0]} to {known[-1]}, or the first "
-                f"and the last part: {names[0]}-{names[-1]}.",
-            )
+            what = f"the range {key} of {spread.name} {verb} at {written}, but {model.described} "
+            fix = f"write the first and the last port of {known[0]} to {known[-1]}, or the first "
+            fix += f"and the last part: {names[0]}-{names[-1]}."
+            spread.refuse((key,), f"{what}lacks that port.", fix)
             return ()
     begin, stop = known.index(first), known.index(end or first)
     if begin > stop:
-        spread.refuse(
-            (key,), f"the range {key} of {spread.name} runs backwards.", f"write {end}-{first}."
-        )
+        what = f"the range {key} of {spread.name} runs backwards."
+        spread.refuse((key,), what, f"write {end}-{first}.")
         return ()
     return tuple(known[begin : stop + 1])
 
@@ -194,11 +179,9 @@ def _longer(first: str, last: str) -> Iterator[str]:
 def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None:
     taken = [name for name in names if name in spread.ports]
     if taken:
-        spread.refuse(
-            (key, spread.written[taken[0]]),
-            f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {in_words(taken)}.",
-            "write each port in one entry.",
-        )
+        other = spread.written[taken[0]]
+        what = f"{key} and {other} of {spread.name} overlap in {in_words(taken)}."
+        spread.refuse((key, other), what, "write each port in one entry.")
     if not _is_range(key, value):  # the model reports any mistake in it
         if not taken:
             spread.ports[key], spread.written[key] = value, key
@@ -209,24 +192,24 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
         return
     for place, name in enumerate(names):
         if name not in taken:
-            to = number_text(target, place)
-            own = {"to": to, "address": number_text(address, place)} if address else {"to": to}
-            spread.ports[name] = {**value, **own} if isinstance(value, dict) else to
+            own = {"to": target, "address": address} if address else {"to": target}
+            own = {key: host_ranges.number_text(text, place) for key, text in own.items()}
+            spread.ports[name] = {**value, **own} if isinstance(value, dict) else own["to"]
             spread.written[name] = key
 
 
 def _fault(target: str, address: str, count: int) -> tuple[str, str] | None:
     """Return the fault of a target or an address of ports, and the fix; None without one."""
-    brackets, fitting = BRACKETS.findall(target), "gpu[01-04]/rail-0"
+    brackets, fitting = host_ranges.BRACKETS.findall(target), "gpu[01-04]/rail-0"
     wrong = _miscounted(target, count)
     if len(brackets) == 1 and count > 1:
-        fitting = fit_bracket(target, brackets[0], count)
+        fitting = host_ranges.fit_bracket(target, brackets[0], count)
     if not wrong and address:
         wrong, fitting = _miscounted(address, count), "10.254.0.[0,2,4,6]"
     if wrong:
         fix = f"name as many as there are ports, for example {fitting}"
         return f"is {'one port' if count == 1 else f'{count} ports'}, and {wrong}", fix
-    if re.match(PORT_TARGET, number_text(target, 0)):
+    if re.match(PORT_TARGET, host_ranges.number_text(target, 0)):
         return None
     what = f"leads to {target}, which is neither <host>/<rail> nor <switch>:<port>"
     return what, "write for example gpu[01-04]/rail-0"
@@ -234,7 +217,7 @@ def _fault(target: str, address: str, count: int) -> tuple[str, str] | None:
 
 def _miscounted(text: str, count: int) -> str:
     """Return why a text does not have one value for each port; empty if it has."""
-    counts = [count_of(bracket) for bracket in BRACKETS.findall(text)]
+    counts = [host_ranges.count_of(bracket) for bracket in host_ranges.BRACKETS.findall(text)]
     if not counts and count > 1:
         return f"{text} is one" if text else "nothing that can be read is plugged in"
     wrong = next((each for each in counts if each != count), count)
@@ -243,5 +226,5 @@ def _miscounted(text: str, count: int) -> str:
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
     """Spread templates and ranges of a document that was already checked, without its lines."""
-    text = spread_ports(expand_hosts(YamlText(dict(document), Lines(), ())))
+    text = spread_ports(host_ranges.expand_hosts(YamlText(dict(document), Lines(), ())))
     return text.value if isinstance(text.value, dict) else dict(document)

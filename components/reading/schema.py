@@ -57,11 +57,7 @@ class _Documented(GenerateJsonSchema):
 
 
 def render_schema() -> dict[str, Json]:
-    """Generate the schema of the files that users write, short forms included.
-
-    Raises:
-        Bug: The model has changed, and a short form no longer fits in.
-    """
+    """Generate the schema of the files that users write; Bug: a short form no longer fits in."""
     schema = SiteFile.model_json_schema(mode="validation", schema_generator=_Documented)
     # Pydantic describes the converted value; a user can also write it as one text.
     for name, ((owner, key), text) in _SHORT_FORMS.items():

@@ -64,8 +64,7 @@ def stack_for(file: Path) -> str:
 def read_site(written: Json, stack_file: Path) -> tuple[Path, str]:
     """Read the site that a stack file names; return the path that problems show, and the text.
 
-    Raises:
-        SitePathError: The value is not a path, leads out of the project, or names no readable text.
+    SitePathError: the value is not a path, leads out of the project, or names no readable text.
     """
     if not isinstance(written, str) or not written.strip() or "\0" in written:
         is_mapping = isinstance(written, dict)

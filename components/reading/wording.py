@@ -17,24 +17,7 @@ from components.core.problem import Finding, Place, SpecPath, render_path
 from components.core.templates import typed_table
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
-from components.reading.members import (
-    NO_KIND,
-    Owner,
-    docs_of,
-    models_at,
-    owner_of,
-    pattern_of,
-    quoted_words,
-)
-from components.reading.patterns import (
-    PATTERNS,
-    describe_pattern,
-    mend_text,
-    no_source,
-    offer_number,
-    open_secret,
-    secret_path,
-)
+from components.reading import members, patterns
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -113,7 +96,7 @@ class _Refused:
 
     path: SpecPath
     detail: ErrorDetails
-    owner: Owner
+    owner: members.Owner
 
     @property
     def value(self) -> object:
@@ -129,7 +112,7 @@ class _Refused:
 
     @property
     def doc(self) -> str:
-        text = docs_of(self.owner).get(self.key, "") if self.owner else ""
+        text = members.docs_of(self.owner).get(self.key, "") if self.owner else ""
         return f" - {' '.join(text.split()).rstrip('.')}" if text.split() else ""
 
     def found(self, rule: str, what: str, fix: str) -> Finding:
@@ -137,11 +120,116 @@ class _Refused:
         what = f"{render_path(self.path)}{what}"
         return _problem(rule, self.path, self.value, what, f"write {fix}.")
 
+    def missing(self) -> Finding:
+        what = f"{render_path(self.path[:-1])} lacks `{self.key}`, which it needs."
+        fix = f"add `{self.key}:`{self.doc}."
+        return Finding(what, (Place(self.path),), fix, rule="missing-key")
+
+    def unknown(self) -> Finding:
+        if self.owner is SecretRef:
+            return patterns.no_source(self.path)
+        known = sorted(self.owner.model_fields) if self.owner else []
+        hint = did_you_mean(self.key, known)
+        listed = f"; the keys known here are {', '.join(known)}" if known else ""
+        what = f"`{self.key}` is not a key of {render_path(self.path[:-1])}.{hint}"
+        fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
+        found = _problem("unknown-key", self.path, self.value, what, fix)
+        return replace(found, wanted=probably_meant(self.key, known))
+
+    def choice(self) -> Finding:
+        path, choices, value = self.path, _choices(self.context), self.value
+        if "tag" in self.context:
+            keys = members.quoted_words(self.context.get("discriminator"))
+            value = cast("dict[str, object]", value).get(keys[0]) if keys else None
+        if isinstance(value, int) and not isinstance(value, bool) and str(value) in choices:
+            return wrong_type(path, value, "a text")
+        if isinstance(value, str) and value in choices and value.isdigit():
+            return wrong_type(path, value, "a number")
+        is_system = path[:1] == ("switches",) and path[-1] == "os"
+        way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
+        foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
+        hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
+        hint = hint or (" No other system can be set." if is_system else "")
+        what = f"{render_path(path)} cannot be {show_value(value)}.{hint}"
+        only = choices[0] if choices else "another value"
+        fix = f"write {only}; nothing else is supported here yet."
+        if len(choices) > 1:
+            fix = f"choose one of: {', '.join(choices)}{way}."
+        return _problem("unknown-choice", path, value, what, fix)
+
+    def no_kind(self) -> Finding:
+        kinds: Sequence[ErrorDetails] = self.context["kinds"]
+        choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
+        others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
+        hint = did_you_mean(self.value, choices) if isinstance(self.value, str) else ""
+        what = f" cannot be {show_value(self.value)}.{hint}"
+        return self.found("unknown-choice", what, f"{' or '.join([*choices, *others])}{self.doc}")
+
+    def bound(self) -> Finding:
+        key, words = _BOUNDS[self.detail["type"]]
+        wanted = f"{words} {self.context.get(key)}"
+        what = f" is {show_value(self.value)}, and it must be {wanted}."
+        return self.found("out-of-range", what, f"a number {wanted}")
+
+    def pattern(self) -> Finding:
+        wanted = patterns.describe_pattern(str(self.context.get("pattern", "")))
+        what = f' is "{show_value(self.value)}", which is not {wanted}.'
+        return self.found("malformed", what, mended(self.detail) or wanted)
+
+    def refused(self) -> Finding:
+        reason = str(self.context.get("error", self.detail["msg"])).rstrip(".")
+        if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
+            reason = f"{reason[:_LONGEST_REASON]}…"
+        mends = (mend(str(self.value)) for words, mend in _REASONS.items() if words in reason)
+        better = next(mends, "") or "it in the form shown above"
+        return self.found("malformed", f": {reason}.", better)
+
+    def refused_in_words(self) -> Finding:
+        known = cast("Sequence[str]", self.context.get("known", ()))
+        what = f"{render_path(self.path)}: {self.context.get('what')}."
+        fix = f"{self.context.get('fix')}{did_you_mean(self.key, known) if known else ''}"
+        return _problem("malformed", self.path, self.value, what, fix)
+
+    def other(self) -> Finding:
+        path, value, models = self.path, self.value, members.models_at(self.owner, self.path[-1:])
+        if SecretRef in models:
+            return patterns.secret_path(path, value) or patterns.open_secret(path)
+        wanted = _KINDS.get(self.detail["type"], "another value")
+        problem = wrong_type(path, value, wanted)
+        names_them = self.detail["type"] == "dict_type"
+        if models and not names_them and problem.fix.startswith("write a mapping"):
+            keys = sorted({key for each in models for key in each.model_fields})
+            return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
+        key = next((item for item in reversed(path) if isinstance(item, str)), "")
+        pattern = members.pattern_of(self.owner, key)
+        is_form = wanted == "a text" and pattern in patterns.PATTERNS
+        if is_form and isinstance(value, int | float) and not isinstance(value, bool):
+            # Another form of text would be refused next, and YAML has dropped digits of the number.
+            return replace(problem, fix=patterns.offer_number(pattern, value))
+        return problem
+
+    def length(self) -> Finding:
+        info = self.owner.model_fields.get(self.key) if self.owner else None
+        limits = [
+            getattr(each, "min_length", None) or getattr(each, "max_length", None)
+            for each in (info.metadata if info else ())
+        ]
+        limit = self.context.get("min_length", self.context.get("max_length"))
+        side = "at least " if "min_length" in self.context else "at most "
+        wanted = f"{'' if limits.count(limit) > 1 else side}{limit}"
+        what = f" has {self.context.get('actual_length')} entries, and {wanted} are expected."
+        return self.found("out-of-range", what, f"{wanted} entries{self.doc}")
+
+    def too_long(self) -> Finding:
+        wanted = f"at most {self.context.get('max_length')}"
+        what = f" has {len(str(self.value))} characters, and {wanted} are expected."
+        return self.found("out-of-range", what, f"a text of {wanted} characters")
+
 
 def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Finding]:
     """Turn one item of pydantic's `ValidationError.errors()` into a problem."""
-    path, owner = owner_of(detail, model)
-    return path, _WORDINGS.get(detail["type"], _other)(_Refused(path, detail, owner))
+    path, owner = members.owner_of(detail, model)
+    return path, _WORDINGS.get(detail["type"], _Refused.other)(_Refused(path, detail, owner))
 
 
 def is_refinement(detail: ErrorDetails) -> bool:
@@ -182,78 +270,17 @@ def _kind_of(value: object) -> str:
             return "a mapping"
 
 
-def _missing(one: _Refused) -> Finding:
-    what = f"{render_path(one.path[:-1])} lacks `{one.key}`, which it needs."
-    return Finding(what, (Place(one.path),), f"add `{one.key}:`{one.doc}.", rule="missing-key")
-
-
-def _unknown(one: _Refused) -> Finding:
-    if one.owner is SecretRef:
-        return no_source(one.path)
-    known = sorted(one.owner.model_fields) if one.owner else []
-    hint = did_you_mean(one.key, known)
-    listed = f"; the keys known here are {', '.join(known)}" if known else ""
-    what = f"`{one.key}` is not a key of {render_path(one.path[:-1])}.{hint}"
-    fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
-    found = _problem("unknown-key", one.path, one.value, what, fix)
-    return replace(found, wanted=probably_meant(one.key, known))
-
-
-def _choice(one: _Refused) -> Finding:
-    path, choices, value = one.path, _choices(one.context), one.value
-    if "tag" in one.context:
-        keys = quoted_words(one.context.get("discriminator"))
-        value = cast("dict[str, object]", value).get(keys[0]) if keys else None
-    if isinstance(value, int) and not isinstance(value, bool) and str(value) in choices:
-        return wrong_type(path, value, "a text")
-    if isinstance(value, str) and value in choices and value.isdigit():
-        return wrong_type(path, value, "a number")
-    is_system = path[:1] == ("switches",) and path[-1] == "os"
-    way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
-    foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
-    hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
-    hint = hint or (" No other system can be set." if is_system else "")
-    what = f"{render_path(path)} cannot be {show_value(value)}.{hint}"
-    only = choices[0] if choices else "another value"
-    fix = f"write {only}; nothing else is supported here yet."
-    if len(choices) > 1:
-        fix = f"choose one of: {', '.join(choices)}{way}."
-    return _problem("unknown-choice", path, value, what, fix)
-
-
 def _choices(context: Mapping[str, object]) -> list[str]:
     """The choices in pydantic's words: `'a', 'b' or 'c'`, or `1, 2 or 3`."""
     text = str(context.get("expected", context.get("expected_tags", "")))
-    return quoted_words(text) or [each for each in re.split(r", | or ", text) if each]
-
-
-def _no_kind(one: _Refused) -> Finding:
-    kinds: Sequence[ErrorDetails] = one.context["kinds"]
-    choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
-    others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
-    hint = did_you_mean(one.value, choices) if isinstance(one.value, str) else ""
-    what = f" cannot be {show_value(one.value)}.{hint}"
-    return one.found("unknown-choice", what, f"{' or '.join([*choices, *others])}{one.doc}")
-
-
-def _bound(one: _Refused) -> Finding:
-    key, words = _BOUNDS[one.detail["type"]]
-    wanted = f"{words} {one.context.get(key)}"
-    what = f" is {show_value(one.value)}, and it must be {wanted}."
-    return one.found("out-of-range", what, f"a number {wanted}")
-
-
-def _pattern(one: _Refused) -> Finding:
-    wanted = describe_pattern(str(one.context.get("pattern", "")))
-    what = f' is "{show_value(one.value)}", which is not {wanted}.'
-    return one.found("malformed", what, mended(one.detail) or wanted)
+    return members.quoted_words(text) or [each for each in re.split(r", | or ", text) if each]
 
 
 def mended(detail: ErrorDetails) -> str:
     """Correct a refused text as the user probably meant it; empty if that is not possible."""
     value, pattern = detail["input"], str(detail.get("ctx", {}).get("pattern", ""))
     if detail["type"] == "string_pattern_mismatch":
-        return mend_text(pattern, str(value))
+        return patterns.mend_text(pattern, str(value))
     is_network = detail["type"] == "value_error" and isinstance(value, str)
     return _enclosing(value) if is_network and value.count("/") == 1 else ""
 
@@ -263,22 +290,6 @@ def _enclosing(text: str) -> str:
         return str(IPv4Network(text, strict=False))
     except ValueError:
         return ""
-
-
-def _refused(one: _Refused) -> Finding:
-    reason = str(one.context.get("error", one.detail["msg"])).rstrip(".")
-    if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
-        reason = f"{reason[:_LONGEST_REASON]}…"
-    mends = (mend(str(one.value)) for words, mend in _REASONS.items() if words in reason)
-    better = next(mends, "") or "it in the form shown above"
-    return one.found("malformed", f": {reason}.", better)
-
-
-def _refused_in_words(one: _Refused) -> Finding:
-    known = cast("Sequence[str]", one.context.get("known", ()))
-    what = f"{render_path(one.path)}: {one.context.get('what')}."
-    fix = f"{one.context.get('fix')}{did_you_mean(one.key, known) if known else ''}"
-    return _problem("malformed", one.path, one.value, what, fix)
 
 
 def _as_port(text: str) -> str:
@@ -299,56 +310,18 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
 """Words in the model's error to a correction of the value."""
 
 
-def _other(one: _Refused) -> Finding:
-    path, value, models = one.path, one.value, models_at(one.owner, one.path[-1:])
-    if SecretRef in models:
-        return secret_path(path, value) or open_secret(path)
-    wanted = _KINDS.get(one.detail["type"], "another value")
-    problem = wrong_type(path, value, wanted)
-    names_them = one.detail["type"] == "dict_type"
-    if models and not names_them and problem.fix.startswith("write a mapping"):
-        keys = sorted({key for each in models for key in each.model_fields})
-        return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
-    key = next((item for item in reversed(path) if isinstance(item, str)), "")
-    pattern = pattern_of(one.owner, key)
-    if wanted == "a text" and isinstance(value, int | float) and not isinstance(value, bool):
-        # Another form of text would be refused next, and YAML has dropped digits of the number.
-        fix = offer_number(pattern, value) if pattern in PATTERNS else problem.fix
-        return replace(problem, fix=fix)
-    return problem
-
-
-def _length(one: _Refused) -> Finding:
-    info = one.owner.model_fields.get(one.key) if one.owner else None
-    limits = [
-        getattr(each, "min_length", None) or getattr(each, "max_length", None)
-        for each in (info.metadata if info else ())
-    ]
-    limit = one.context.get("min_length", one.context.get("max_length"))
-    side = "at least " if "min_length" in one.context else "at most "
-    wanted = f"{'' if limits.count(limit) > 1 else side}{limit}"
-    what = f" has {one.context.get('actual_length')} entries, and {wanted} are expected."
-    return one.found("out-of-range", what, f"{wanted} entries{one.doc}")
-
-
-def _too_long(one: _Refused) -> Finding:
-    wanted = f"at most {one.context.get('max_length')}"
-    what = f" has {len(str(one.value))} characters, and {wanted} are expected."
-    return one.found("out-of-range", what, f"a text of {wanted} characters")
-
-
 _WORDINGS: Final[dict[str, Callable[[_Refused], Finding]]] = {
-    "missing": _missing,
-    "union_tag_not_found": _missing,
-    "union_tag_invalid": _choice,
-    "extra_forbidden": _unknown,
-    "literal_error": _choice,
-    NO_KIND: _no_kind,
-    "string_pattern_mismatch": _pattern,
-    "value_error": _refused,
-    REFUSED: _refused_in_words,
-    "string_too_long": _too_long,
-    "too_short": _length,
-    "too_long": _length,
-    **dict.fromkeys(_BOUNDS, _bound),
+    "missing": _Refused.missing,
+    "union_tag_not_found": _Refused.missing,
+    "union_tag_invalid": _Refused.choice,
+    "extra_forbidden": _Refused.unknown,
+    "literal_error": _Refused.choice,
+    members.NO_KIND: _Refused.no_kind,
+    "string_pattern_mismatch": _Refused.pattern,
+    "value_error": _Refused.refused,
+    REFUSED: _Refused.refused_in_words,
+    "string_too_long": _Refused.too_long,
+    "too_short": _Refused.length,
+    "too_long": _Refused.length,
+    **dict.fromkeys(_BOUNDS, _Refused.bound),
 }

@@ -283,11 +283,9 @@ def _copied(value: Json) -> Json:
 
 
 def parse_yaml(text: str, file: str) -> YamlText:
-    """Read one YAML document.
+    """Read one YAML document, with the problems of the text itself (syntax, duplicate keys).
 
-    Returns:
-        The value, the line of each value, and the problems of the text itself (syntax, duplicate
-        keys). After a syntax error the value is None.
+    After a syntax error the value is None.
     """
     try:
         return _read_fast(text, file) or _read_slowly(text, file)
