@@ -8,12 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from components.acceptance.acceptance_plan import (
-    AcceptancePlan,
-    plan_acceptance,
-    plan_watch,
-    site_files,
-)
+from components.acceptance import acceptance_plan
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
@@ -21,12 +16,7 @@ from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.templates import fault_text
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
-from components.disruption.disruption_plan import (
-    RebootGroup,
-    UpgradeGroup,
-    plan_reboots,
-    plan_upgrades,
-)
+from components.disruption import disruption_plan as disruption
 from components.disruption.leave_plan import DepartureStep, PortsLeave, plan_departures, plan_ports
 from components.drift.device_drift import Watched
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
@@ -61,16 +51,14 @@ _RESOURCES_OF_A_CLOUD: Final = 3
 """A preflight, and what sweeps networks and instances."""
 
 
-def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
-    """Return the settings for every hop of the rails, a line each; empty if the file has switches.
+def foreign_fabric(spec: ClusterSpec) -> Iterator[str]:
+    """Yield the settings for every hop of the rails, a line each, if the file has no switches.
 
     ECN thresholds come from the file, else from NVIDIA's advice for its own switches.
     """
-    return tuple(_lines(spec)) if runs_on_foreign_fabric(spec) else ()
-
-
-def _lines(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
+    if not runs_on_foreign_fabric(spec):
+        return
     yield from fault_text(__file__, "foreign-head").splitlines()
     tagged = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
     form = "tagged (the pods' VFs tag)" if tagged else "untagged (the cards do not tag)"
@@ -122,8 +110,8 @@ class ClusterPlan:
     operators: OperatorsPlan
     pod_network: PodNetworkPlan
     jobs: JobsPlan
-    acceptance: AcceptancePlan
-    reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
+    acceptance: acceptance_plan.AcceptancePlan
+    reboots: tuple[disruption.RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts that may have to leave service, in their groups."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Parts that Railyard neither sets nor reads, in words; no change here repeats acceptance."""
@@ -131,14 +119,14 @@ class ClusterPlan:
     """Required settings for switches outside the file, in words; empty if the file has switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Hosts without a login: no step runs there, and nothing is read."""
-    upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
+    upgrades: tuple[disruption.UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by its upgrade group; an update keeps only the due ones."""
     look_s: float = field(default=OBSERVE_DEADLINE_S, metadata=HIDDEN)
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that left the file; None if no node ever existed."""
     ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)
     """Switch to the hosts that leave service while its ports change (`disruption.ports: drain`)."""
-    asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
+    asked: acceptance_plan.AcceptancePlan | None = field(default=None, metadata=HIDDEN)
     """Acceptance, as far as this run needs it; None: all of it."""
     piece: str = field(default="", metadata=HIDDEN)
     """The name of the piece, if the plan has only one piece of a split site."""
@@ -202,16 +190,12 @@ class ClusterPlan:
             plan = replace(plan, cloud=None, hypervisors=(), hosts=(), reboots=())
         if "cluster" not in parts:
             plan = replace(
-                plan,
-                payload=None,
-                kubernetes=None,
+                plan, payload=None, kubernetes=None, upgrades=(), departures=None,
                 operators=replace(plan.operators, charts=(), manifests=()),
                 pod_network=replace(plan.pod_network, manifests=()),
                 jobs=replace(plan.jobs, manifests=(), watch=()),
                 acceptance=replace(plan.acceptance, access=None),
-                upgrades=(),
-                departures=None,
-            )
+            )  # fmt: skip
         return plan
 
     @property
@@ -274,29 +258,19 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
     later = [step for room in (payload, kubernetes) if room for step in room.steps]
     hosts = with_tools(plan_hosts(spec, stack), later)
     plan = ClusterPlan(
-        name=spec.name,
-        stack=stack,
-        cloud=plan_cloud(spec),
-        switches=plan_fabric(spec),
-        hypervisors=plan_hypervisors(spec, stack),
-        hosts=hosts,
-        payload=payload,
-        kubernetes=kubernetes,
-        operators=plan_operators(spec),
-        pod_network=plan_pod_network(spec),
-        jobs=plan_jobs(spec),
-        acceptance=plan_acceptance(spec, kubernetes),
-        reboots=plan_reboots(spec, hosts, kubernetes),
-        upgrades=plan_upgrades(spec, kubernetes),
+        name=spec.name, stack=stack, cloud=plan_cloud(spec), switches=plan_fabric(spec),
+        hypervisors=plan_hypervisors(spec, stack), hosts=hosts, payload=payload,
+        kubernetes=kubernetes, operators=plan_operators(spec), pod_network=plan_pod_network(spec),
+        jobs=plan_jobs(spec), acceptance=acceptance_plan.plan_acceptance(spec, kubernetes),
+        reboots=disruption.plan_reboots(spec, hosts, kubernetes),
+        upgrades=disruption.plan_upgrades(spec, kubernetes),
         departures=plan_departures(spec, stack, kubernetes),
-        ports=plan_ports(spec, stack, kubernetes),
-        left_alone=left_alone(spec),
-        foreign_fabric=foreign_fabric(spec),
-        look_s=spec.deadlines.host.look_s,
+        ports=plan_ports(spec, stack, kubernetes), left_alone=left_alone(spec),
+        foreign_fabric=tuple(foreign_fabric(spec)), look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),
-    )
+    )  # fmt: skip
     if spec.watch is None:
         return plan
-    files = site_files(written, lock)
-    watch = plan_watch(spec, files, plan.acceptance, plan.operators, plan.manifests)
+    files = acceptance_plan.site_files(written, lock)
+    watch = acceptance_plan.plan_watch(spec, files, plan.acceptance, plan.operators, plan.manifests)
     return replace(plan, jobs=replace(plan.jobs, watch=watch))

@@ -75,15 +75,9 @@ def _switches(spec: ClusterSpec, name: str) -> tuple[str, ...]:
 def _piece(spec: ClusterSpec, stack: str, name: str, wave: int, after: tuple[str, ...]) -> Piece:
     parts: dict[str, tuple[Part, ...]] = {SPINES: ("switches",), CLUSTER: ("hosts", "cluster")}
     unit_of = units_of_hosts(spec)
-    return Piece(
-        name=name,
-        stack=f"{stack}-{name}",
-        parts=parts.get(name, ("switches", "hosts")),
-        switches=_switches(spec, name),
-        hosts=tuple(each.name for each in spec.hosts if unit_of.get(each.name, CLUSTER) == name),
-        wave=wave,
-        after=after,
-    )
+    hosts = tuple(each.name for each in spec.hosts if unit_of.get(each.name, CLUSTER) == name)
+    own = parts.get(name, ("switches", "hosts"))
+    return Piece(name, f"{stack}-{name}", own, _switches(spec, name), hosts, wave, after)
 
 
 def find_piece(spec: ClusterSpec, stack: str, name: str) -> tuple[str, Piece]:

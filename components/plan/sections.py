@@ -118,13 +118,8 @@ def list_sections(
             tools.append(tool.text.rstrip("\n"))
     if tools:
         found.append(Section("hosts", "Tools that Railyard sends to the hosts", tuple(tools)))
-    return (
-        *found,
-        *_steps(plan),
-        *_objects(plan, scripts=scripts),
-        *_acceptance(plan, scripts=scripts),
-        *_destroy(plan),
-    )
+    found += (*_steps(plan), *_objects(plan, scripts=scripts))
+    return (*found, *_acceptance(plan, scripts=scripts), *_destroy(plan))
 
 
 def _named(_owner: str, title: str, text: str) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -71,8 +71,20 @@ def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
     if plan.foreign_fabric:
         foreign = Section("fabric", "Switches outside Railyard", plan.foreign_fabric)
         sections = (foreign, *sections)
-    for section in _shorten(filter(choice.takes, sections)):
-        lines += (f"\n## {section.heading}", *section.lines, *section.tail)
+    whole: dict[str, list[Section]] = {}
+    for section in filter(choice.takes, sections):
+        # Of similar sections, the first is complete, and others have only their differences.
+        alike = whole.setdefault(section.family, []) if section.family else []
+        found = [(beyond(section.lines, other.lines), other) for other in alike]
+        own, other = min(found, key=lambda pair: len(pair[0]), default=(section.lines, section))
+        lines.append(f"\n## {section.heading}")
+        if 2 * len(own) <= len(section.lines) and other is not section:
+            name = other.heading.removeprefix("Step ").partition(" on ")[0].partition(" (")[0]
+            lines += (f"# As {name}, but for:" if own else f"# As {name}.", *own)
+            lines += section.tail if section.tail != other.tail else ()
+        else:
+            alike.append(section)
+            lines += (*section.lines, *section.tail)
     return "\n".join(lines) + "\n"
 
 
@@ -81,23 +93,6 @@ def _head(plan: ClusterPlan) -> Iterator[str]:
     for rule, reason in plan.acceptance.limits.waived.items():
         yield f"# waived: {rule}: {reason}"
     yield from (f"# left alone: {each}" for each in plan.left_alone)
-
-
-def _shorten(sections: Iterable[Section]) -> Iterator[Section]:
-    """Of similar sections, keep the first complete, and shorten others to their differences."""
-    whole: dict[str, list[Section]] = {}
-    for section in sections:
-        alike = whole.setdefault(section.family, []) if section.family else []
-        found = [(beyond(section.lines, other.lines), other) for other in alike]
-        own, other = min(found, key=lambda pair: len(pair[0]), default=(section.lines, section))
-        if 2 * len(own) <= len(section.lines) and other is not section:
-            name = other.heading.removeprefix("Step ").partition(" on ")[0].partition(" (")[0]
-            words = f"# As {name}, but for:" if own else f"# As {name}."
-            tail = () if section.tail == other.tail else section.tail
-            yield replace(section, lines=(words, *own), tail=tail)
-        else:
-            alike.append(section)
-            yield section
 
 
 def summary_json(plan: ClusterPlan, spec: ClusterSpec) -> dict[str, object]:
