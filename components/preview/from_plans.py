@@ -21,15 +21,7 @@ from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
 from components.model.secret_refs import list_secrets
 from components.plan.make import ClusterPlan
-from components.preview.items import (
-    Item,
-    compare_items,
-    item_of,
-    object_subject,
-    release_fields,
-    renamed_items,
-    settings_of_text,
-)
+from components.preview import items
 from components.preview.report import Preview
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
@@ -89,8 +81,8 @@ def preview_plans(
     spec: ClusterSpec, before: ClusterPlan, after: ClusterPlan, reference: str
 ) -> Preview:
     """Preview the difference of two files, for devices that match the first file."""
-    was = renamed_items(items_of_plan(before, with_limits=True), spec)
-    edits = compare_items(was, items_of_plan(after, with_limits=True))
+    was = items.renamed_items(items_of_plan(before, with_limits=True), spec)
+    edits = items.compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
     facts: dict[str, Facts] = {each.name: each.desired for each in before.switches}
     for host in before.hosts:  # assume that it runs jobs, since no device was read
@@ -108,13 +100,12 @@ def preview_plans(
 
 
 def preview_state(
-    spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
+    spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, items.Item], applied: Applied
 ) -> Preview:
     """Preview the file's effect on devices that match their last applied state."""
-    edits = compare_items(recorded, items_of_plan(plan, with_limits=False))
-    facts: dict[str, Facts] = {
-        each.name: was for each in plan.switches if (was := last_applied(each, applied))
-    }
+    edits = items.compare_items(recorded, items_of_plan(plan, with_limits=False))
+    last = {each.name: last_applied(each, applied) for each in plan.switches}
+    facts: dict[str, Facts] = {name: was for name, was in last.items() if was}
     facts |= known_hosts(plan, {}, applied)
     found = _predicted(spec, plan, facts, applied)
     programs = (f"Program: {words}" for words in programs_of(spec).values())
@@ -151,12 +142,12 @@ def _predicted(
     )
 
 
-def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:
+def edited_names(plan: ClusterPlan, recorded: Mapping[str, items.Item]) -> frozenset[str]:
     """Return the resources that the file edits; their differences are not drift."""
     sides, edited = (recorded, items_of_plan(plan, with_limits=False)), set[str]()
     for name in {*sides[0], *sides[1]}:
-        before, after = ({name: items[name]} if name in items else {} for items in sides)
-        if compare_items(before, after):
+        before, after = ({name: side[name]} if name in side else {} for side in sides)
+        if items.compare_items(before, after):
             edited.add(name)
     return frozenset(edited)
 
@@ -171,43 +162,44 @@ def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
     return found
 
 
-def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
+def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, items.Item]:
     """Return the items of a plan by resource name.
 
     `with_limits` includes acceptance limits and names of sent secrets, which no state has.
     """
     found = dict(_items_of_apis(plan))
     for switch in plan.switches:
-        found[switch.step] = Item("switch", switch.name, switch.desired.settings())
+        found[switch.step] = items.Item("switch", switch.name, switch.desired.settings())
     hypervisors = {each.converge.name for each in plan.hypervisors}
     for step in plan.steps:
         # A host step's stdin holds settings; a reboot repeats the settings of its host.
         if step.dialect != "device" and step.secret_stdin is None:
             kind = "hypervisor" if step.name in hypervisors else "host"
-            found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
+            settings = items.settings_of_text(step.desired)
+            found[step.name] = items.Item(kind, _subject(step), settings)
         elif step.secret_stdin is not None and with_limits:
             name = step.name.removeprefix(f"{step.endpoint.device}-")
             sent = {("", f"{name} secret"): step.secret_stdin}
-            found[step.name] = Item("host", _subject(step), sent)
+            found[step.name] = items.Item("host", _subject(step), sent)
     if with_limits:
         limits = plan.acceptance.limits.model_dump(mode="json")
-        found["acceptance"] = item_of("acceptance", "acceptance", limits)
+        found["acceptance"] = items.item_of("acceptance", "acceptance", limits)
     return found
 
 
-def _items_of_apis(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:
+def _items_of_apis(plan: ClusterPlan) -> Iterator[tuple[str, items.Item]]:
     """Yield what a cloud or a cluster keeps."""
     for call in list_calls(plan.cloud, {}) if plan.cloud else ():
         if call.verb == "ensure":
-            yield call.step, item_of("cloud", call.step, parse_lines(call.stdin))
+            yield call.step, items.item_of("cloud", call.step, parse_lines(call.stdin))
     for chart in plan.operators.charts:
         inputs = {key: getattr(chart, key) for key in ("chart", "version", "namespace", "values")}
         inputs["repositoryOpts"] = {"repo": chart.repo} if chart.repo else None
-        yield chart.release, item_of("release", chart.release, release_fields(inputs))
+        yield chart.release, items.item_of("release", chart.release, items.release_fields(inputs))
     for room in (plan.operators, plan.pod_network, plan.jobs):
         for each in room.manifests:
-            subject = object_subject(each.body, each.kind)
-            yield each.resource_name, item_of("object", subject, each.body)
+            subject = items.object_subject(each.body, each.kind)
+            yield each.resource_name, items.item_of("object", subject, each.body)
 
 
 def _subject(step: RemoteStep) -> str:

@@ -258,25 +258,23 @@ def recorded_inputs(text: str) -> dict[str, Inputs]:
 
 def items_of_state(inputs: Mapping[str, Inputs]) -> dict[str, Item]:
     """Return the items of a recorded state by resource name."""
-    return {name: item for urn, each in inputs.items() for name, item in _items(urn, each)}
-
-
-def _items(urn: str, inputs: Inputs) -> Iterator[tuple[str, Item]]:
-    _, _, kinds, name = urn.split("::", 3)
-    parent, _, own = kinds.rpartition("$")
-    if own == RELEASE:
-        yield name, item_of("release", name, release_fields(inputs))
-    elif own.startswith("kubernetes:"):
-        yield name, item_of("object", object_subject(inputs, own.rsplit(":", 1)[-1]), inputs)
-    elif own.startswith("command:"):
-        stdin = inputs.get("stdin")
+    found: dict[str, Item] = {}
+    for urn, each in inputs.items():
+        _, _, kinds, name = urn.split("::", 3)
+        parent, _, own = kinds.rpartition("$")
+        stdin = each.get("stdin")
         text = stdin if isinstance(stdin, str) else ""
-        if parent.startswith("railyard:cloud:"):
-            if _ENSURE in str(inputs.get("create")):
-                yield name, item_of("cloud", name, parse_lines(text))
-        else:
+        if own == RELEASE:
+            found[name] = item_of("release", name, release_fields(each))
+        elif own.startswith("kubernetes:"):
+            found[name] = item_of("object", object_subject(each, own.rsplit(":", 1)[-1]), each)
+        elif parent.startswith("railyard:cloud:") and own.startswith("command:"):
+            if _ENSURE in str(each.get("create")):
+                found[name] = item_of("cloud", name, parse_lines(text))
+        elif own.startswith("command:"):
             for part in split_parts(text) or (Part(name, stdin=text),):
-                yield from _step(parent, part.step, part.stdin)
+                found |= _step(parent, part.step, part.stdin)
+    return found
 
 
 def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:

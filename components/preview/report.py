@@ -22,14 +22,9 @@ MOST_LINES: Final = 40
 _WIDTH: Final = 160
 """Most characters of one value; a longer one, such as a certificate, shows its length."""
 _TITLES: Final[Mapping[Kind, str]] = {
-    "cloud": "Cloud",
-    "switch": "Switches",
-    "hypervisor": "Hypervisors",
-    "host": "Hosts",
-    "release": "Helm releases",
-    "object": "Kubernetes objects",
-    "acceptance": "Acceptance",
-}
+    "cloud": "Cloud", "switch": "Switches", "hypervisor": "Hypervisors", "host": "Hosts",
+    "release": "Helm releases", "object": "Kubernetes objects", "acceptance": "Acceptance",
+}  # fmt: skip
 _VERBS: Final = {"add": "added", "remove": "removed", "change": "changed"}
 _REPAIRS: Final = "Repairs of drift, not of the file:"
 _NOTHING: Final = "Nothing would change."
@@ -118,9 +113,24 @@ def _that_fit(parts: Sequence[str], room: int) -> Sequence[str]:
 
 
 def _by_kind(preview: Preview) -> Iterable[tuple[Kind, list[list[str]]]]:
+    """Return blocks by kind: a headline, then each changed setting with its old and new value."""
     found: dict[Kind, list[list[str]]] = {}
     for group in group_changes(preview.edits):
-        found.setdefault(group[0].kind, []).append(_block(group, preview.ports or {}))
+        names, first = ", ".join(each.subject for each in group), group[0]
+        blocks = found.setdefault(first.kind, [])
+        if first.verb != "change":
+            count = counted(len(first.settings), "setting")
+            blocks.append([f"{names}: {_VERBS[first.verb]}, {count}"])
+            continue
+        words = {
+            (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
+            for each in first.settings
+        }
+        whole = [f"{setting}: {said}" for (place, setting), said in words.items() if not place]
+        placed = {key: said for key, said in words.items() if key[0]}
+        order = (preview.ports or {}).get(first.subject, {})
+        lines = (*whole, *group_settings(placed, order))
+        blocks.append([f"{names}:", *(f"  {line}" for line in lines)])
     return found.items()
 
 
@@ -128,21 +138,6 @@ def _count(preview: Preview, kind: Kind) -> str:
     own = [each for each in preview.edits if each.kind == kind]
     counts = {verb: sum(each.verb == verb for each in own) for verb in _VERBS}
     return ", ".join(f"{count} {_VERBS[verb]}" for verb, count in counts.items() if count)
-
-
-def _block(group: Sequence[Change], ports: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return a headline, then each changed setting with its old and new value."""
-    names, first = ", ".join(each.subject for each in group), group[0]
-    if first.verb != "change":
-        return [f"{names}: {_VERBS[first.verb]}, {counted(len(first.settings), 'setting')}"]
-    words = {
-        (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
-        for each in first.settings
-    }
-    whole = [f"{setting}: {said}" for (place, setting), said in words.items() if not place]
-    placed = {key: said for key, said in words.items() if key[0]}
-    lines = (*whole, *group_settings(placed, ports.get(first.subject, {})))
-    return [f"{names}:", *(f"  {line}" for line in lines)]
 
 
 def _short(value: str) -> str:
