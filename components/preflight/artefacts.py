@@ -168,20 +168,15 @@ def judge_artefacts(
             shown = "".join(words) or says
         elif key == "reach" and says >= "400" and says not in _NO_HEAD:
             shown, fix = f"the server answers {says}", _FETCH_FIXES["22"]
-        if row := _row_of(each, says, is_reached=not fix):
+        if each.kind == "image":
+            row = _IMAGES.get(says, "image" if fix else "broken-image")
+        elif says == "absent":
+            row = "absent-file"
+        else:
+            row = "file" if fix else "" if each.sha256 in {"", says} else "other-file"
+        if row:  # else all is well
             words = {"name": each.name, "address": each.address, "wanted": each.sha256 or "there"}
             yield lack(device, row, shown, **words, fix=fix)
-
-
-def _row_of(artefact: Artefact, says: str, *, is_reached: bool) -> str:
-    """The row of findings.yaml for a host's answer; empty if all is well."""
-    if artefact.kind == "image":
-        return _IMAGES.get(says, "broken-image" if is_reached else "image")
-    if says == "absent":
-        return "absent-file"
-    if not is_reached:
-        return "file"
-    return "" if artefact.sha256 in {"", says} else "other-file"
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:

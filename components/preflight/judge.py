@@ -83,141 +83,135 @@ class _Case:
         own: Mapping[str, str] = read_table(__file__, "managers")[self.manager]
         return lack(self.wants.device, row, actual, manager=self.manager, **own, **words)
 
+    def clock(self) -> Iterator[Finding]:
+        text = self.fact("time")
+        if not text.isdigit():
+            return
+        # The host reports whole seconds, so one second does not count.
+        ahead = float(text) - self.answers.answered_at_s
+        behind = self.answers.asked_at_s - (float(text) + 1)
+        off_s = max(ahead, behind)
+        if off_s > CLOCK_OFF_S:
+            units = (("h", 3600), ("min", 60))
+            long = (f"{off_s / size:.1f} {unit}" for unit, size in units if off_s >= size)
+            side = "ahead of" if ahead > behind else "behind"
+            shown = f"{next(long, f'{off_s:.0f} s')} {side} this machine"
+            found = self.lack("clock", shown, limit=f"{CLOCK_OFF_S:g}")
+            yield found.rated("error" if off_s > CLOCK_WRONG_S else "warning")
+
+    def programs(self) -> Iterator[Finding]:
+        for tool in self.wants.tools:
+            if all(self.fact(f"tool.{name}") == "no" for name in tool.names):
+                words = {"tool": tool.names[0], "names": " or ".join(tool.names), "why": tool.why}
+                yield self.lack("tool", "not on PATH", **words, fix=tool.fix)
+        says = self.fact("python")
+        version = tuple(int(part) for part in says.split(".") if part.isdigit())
+        if self.wants.ansible and version < PYTHON_FROM:
+            yield self.lack("python", says or "none", least=".".join(map(str, PYTHON_FROM)))
+        for name in self.wants.modules:
+            if self.fact(f"module.{name}") == "absent":
+                fix = "install the driver that brings it"
+                if name == "nvidia_peermem":
+                    fix = "install a GPU driver of 470 or later, or set host_defaults.gpu_direct"
+                shown = f"none for {self.fact('kernel') or 'this kernel'}"
+                yield self.lack("module", shown, module=name, fix=fix)
+
+    def kubelet(self) -> Iterator[Finding]:
+        wants = self.wants
+        if wants.cgroup_v2 and self.fact("cgroup") == "v1":
+            yield self.lack("cgroup", "cgroup v1")
+        if wants.kubelet and (swap := self.fact("swap")):
+            kib, _, names = swap.partition(" ")
+            size = f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
+            yield self.lack("swap", f"{size} on {names}")
+        enforcing = wants.kubelet and not wants.ansible and self.fact("selinux") == "1"
+        by_step = wants.selinux_policy and self.manager == "dnf"
+        if enforcing and not self.fact("k3s_policy") and not by_step:
+            shown = "no /usr/share/selinux/packages/k3s.pp"
+            found = self.lack("selinux", shown, policy=upstream.K3S_SELINUX)
+            yield found.rated("warning" if self.fact("k3s") else "error")
+
+    def signatures(self) -> Iterator[Finding]:
+        """Report modules that Secure Boot refuses, now or at the next boot."""
+        for module in ("mlx5_core", "nvidia"):
+            if says := self.fact(f"refused.{module}"):
+                key = f"the certificate of its key (if DKMS builds it: {_KEYS})"
+                if _OF_VENDOR.search(says):
+                    key = "NVIDIA's public key, which the page on Secure Boot of this driver has"
+                yield self.lack("signature", says, module=module, key=key)
+        builds = self.wants.driver_room and self.manager != "dnf" and not self.fact("ofed")
+        if builds and self.fact("secure_boot") and not self.fact("build_key"):
+            yield self.lack("secure-boot", "none of this host", keys=_KEYS)
+
+    def network(self) -> Iterator[Finding]:
+        if names := self.fact("ipoib"):
+            yield self.lack("ipoib", names)
+        cni, found = self.wants.cni, self.fact("cni")
+        if cni is not None and found not in {"", "good"}:
+            yield self.lack("cni-folders", found, net_d=cni.net_d, bin=cni.bin)
+        link, _, text = self.fact("node").partition(" ")
+        added, mtu = self.wants.pod_overhead_bytes, int(text) if text.isdecimal() else 0
+        needed = self.wants.pod_mtu_bytes + added
+        if self.wants.pod_mtu_bytes and 0 < mtu < needed:
+            words = {"needed": needed, "added": added, "over": needed - mtu, "link": link}
+            yield self.lack("pod-mtu", f"{link} carries {mtu}", **words)
+
+    def system(self) -> Iterator[Finding]:
+        """Report too little room on the disk, and faults of the package manager."""
+        wants = self.wants
+        needs: tuple[tuple[bool, str, int, Severity], ...] = (
+            (wants.kubelet, "/var/lib", POD_ROOM, "warning"),
+            (wants.driver_room, "/", DRIVER_ROOM_KIB, "error"),
+        )
+        for is_needed, folder, kib, severity in needs:
+            free = self.fact(f"disk.{folder}")
+            if is_needed and free.isdigit() and int(free) < kib:
+                shown = f"{int(free) >> 10} MiB free"
+                found = self.lack("disk", shown, folder=folder, mib=kib >> 10)
+                yield found.rated(severity if int(free) else "error")
+        for fact in ("half_installed", "package_db", "lock"):
+            row = "package-lock" if fact == "lock" else fact.replace("_", "-")
+            if actual := self.fact(fact):
+                yield self.lack(row, actual).rated("error" if wants.packages else "warning")
+        if wants.packages and not self.fact("packages"):
+            yield self.lack("package-manager", "none")
+
+    def gpus(self) -> Iterator[Finding]:
+        of_host, version = self.wants.gpu_driver == "host", self.fact("gpu_driver")
+        if of_host and not version:
+            yield self.lack("gpu-driver", "none")
+        branch = int(version.partition(".")[0]) if version[:1].isdigit() else 0
+        since, others = upstream.PROBE_DRIVERS_SINCE, upstream.PROBE_DRIVERS
+        if branch and branch < since and branch not in others:
+            words = {"cuda": upstream.PROBE_CUDA, "since": since}
+            yield self.lack("gpu-driver-cuda", version, **words, others=", ".join(map(str, others)))
+        if of_host and version and not self.fact("refused.nvidia") and not self.fact("gpu_loaded"):
+            yield self.lack("gpu-driver-loaded", f"{version}, not loaded")
+
+    def connections(self) -> Iterator[Finding]:
+        wants = self.wants
+        for name in wants.names:
+            if self.fact(f"name.{name}") == "unknown":
+                row = "own-name" if name == wants.device else "name"
+                yield self.lack(row, "unknown", name=name)
+        runs = self.fact("kubelet" if wants.ansible else "k3s")  # then Kubernetes has them already
+        for port in () if runs else wants.ports:
+            if self.fact(f"port.{port}") == "used":
+                yield self.lack("port", "in use", port=port)
+        for address, port in wants.peers:
+            says = self.fact(f"peer.{address}:{port}")
+            if says and says != "answers":
+                yield self.lack("peer", says, address=address, port=port)
+
 
 def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
     """Return all findings for this host, in bring-up order."""
     case = _Case(wants, answers)
-    found = (each for judge in _JUDGES for each in judge(case))
-    return (*found, *judge_artefacts(wants.device, wants.artefacts, answers.facts))
-
-
-def _clock(case: _Case) -> Iterator[Finding]:
-    text = case.fact("time")
-    if not text.isdigit():
-        return
-    # The host reports whole seconds, so one second does not count.
-    ahead = float(text) - case.answers.answered_at_s
-    behind = case.answers.asked_at_s - (float(text) + 1)
-    off_s = max(ahead, behind)
-    if off_s > CLOCK_OFF_S:
-        units = (("h", 3600), ("min", 60))
-        long = (f"{off_s / size:.1f} {unit}" for unit, size in units if off_s >= size)
-        side = "ahead of" if ahead > behind else "behind"
-        shown = f"{next(long, f'{off_s:.0f} s')} {side} this machine"
-        found = case.lack("clock", shown, limit=f"{CLOCK_OFF_S:g}")
-        yield found.rated("error" if off_s > CLOCK_WRONG_S else "warning")
-
-
-def _programs(case: _Case) -> Iterator[Finding]:
-    for tool in case.wants.tools:
-        if all(case.fact(f"tool.{name}") == "no" for name in tool.names):
-            words = {"tool": tool.names[0], "names": " or ".join(tool.names), "why": tool.why}
-            yield case.lack("tool", "not on PATH", **words, fix=tool.fix)
-    says = case.fact("python")
-    version = tuple(int(part) for part in says.split(".") if part.isdigit())
-    if case.wants.ansible and version < PYTHON_FROM:
-        yield case.lack("python", says or "none", least=".".join(map(str, PYTHON_FROM)))
-    for name in case.wants.modules:
-        if case.fact(f"module.{name}") == "absent":
-            fix = "install the driver that brings it"
-            if name == "nvidia_peermem":
-                fix = "install a GPU driver of 470 or later, or set host_defaults.gpu_direct"
-            shown = f"none for {case.fact('kernel') or 'this kernel'}"
-            yield case.lack("module", shown, module=name, fix=fix)
-
-
-def _kubelet(case: _Case) -> Iterator[Finding]:
-    wants = case.wants
-    if wants.cgroup_v2 and case.fact("cgroup") == "v1":
-        yield case.lack("cgroup", "cgroup v1")
-    if wants.kubelet and (swap := case.fact("swap")):
-        kib, _, names = swap.partition(" ")
-        size = f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
-        yield case.lack("swap", f"{size} on {names}")
-    enforcing = wants.kubelet and wants.unit == "k3s" and case.fact("selinux") == "1"
-    by_step = wants.selinux_policy and case.manager == "dnf"
-    if enforcing and not case.fact("k3s_policy") and not by_step:
-        shown = "no /usr/share/selinux/packages/k3s.pp"
-        found = case.lack("selinux", shown, policy=upstream.K3S_SELINUX)
-        yield found.rated("warning" if case.fact("k3s") else "error")
-
-
-def _signatures(case: _Case) -> Iterator[Finding]:
-    """Report modules that Secure Boot refuses, now or at the next boot."""
-    for module in ("mlx5_core", "nvidia"):
-        if says := case.fact(f"refused.{module}"):
-            key = f"the certificate of its key (if DKMS builds it: {_KEYS})"
-            if _OF_VENDOR.search(says):
-                key = "NVIDIA's public key, which the page on Secure Boot of this driver has"
-            yield case.lack("signature", says, module=module, key=key)
-    builds = case.wants.driver_room and case.manager != "dnf" and not case.fact("ofed")
-    if builds and case.fact("secure_boot") and not case.fact("build_key"):
-        yield case.lack("secure-boot", "none of this host", keys=_KEYS)
-
-
-def _network(case: _Case) -> Iterator[Finding]:
-    if names := case.fact("ipoib"):
-        yield case.lack("ipoib", names)
-    cni, found = case.wants.cni, case.fact("cni")
-    if cni is not None and found not in {"", "good"}:
-        yield case.lack("cni-folders", found, net_d=cni.net_d, bin=cni.bin)
-    link, _, text = case.fact("node").partition(" ")
-    added, mtu = case.wants.pod_overhead_bytes, int(text) if text.isdecimal() else 0
-    needed = case.wants.pod_mtu_bytes + added
-    if case.wants.pod_mtu_bytes and 0 < mtu < needed:
-        words = {"needed": needed, "added": added, "over": needed - mtu, "link": link}
-        yield case.lack("pod-mtu", f"{link} carries {mtu}", **words)
-
-
-def _system(case: _Case) -> Iterator[Finding]:
-    """Report too little room on the disk, and faults of the package manager."""
-    wants = case.wants
-    needs: tuple[tuple[bool, str, int, Severity], ...] = (
-        (wants.kubelet, "/var/lib", POD_ROOM, "warning"),
-        (wants.driver_room, "/", DRIVER_ROOM_KIB, "error"),
-    )
-    for is_needed, folder, kib, severity in needs:
-        free = case.fact(f"disk.{folder}")
-        if is_needed and free.isdigit() and int(free) < kib:
-            shown = f"{int(free) >> 10} MiB free"
-            found = case.lack("disk", shown, folder=folder, mib=kib >> 10)
-            yield found.rated(severity if int(free) else "error")
-    for fact in ("half_installed", "package_db", "lock"):
-        row = "package-lock" if fact == "lock" else fact.replace("_", "-")
-        if actual := case.fact(fact):
-            yield case.lack(row, actual).rated("error" if wants.packages else "warning")
-    if wants.packages and not case.fact("packages"):
-        yield case.lack("package-manager", "none")
-
-
-def _gpus(case: _Case) -> Iterator[Finding]:
-    of_host, version = case.wants.gpu_driver == "host", case.fact("gpu_driver")
-    if of_host and not version:
-        yield case.lack("gpu-driver", "none")
-    branch = int(version.partition(".")[0]) if version[:1].isdigit() else 0
-    since, others = upstream.PROBE_DRIVERS_SINCE, upstream.PROBE_DRIVERS
-    if branch and branch < since and branch not in others:
-        words = {"cuda": upstream.PROBE_CUDA, "since": since}
-        yield case.lack("gpu-driver-cuda", version, **words, others=", ".join(map(str, others)))
-    if of_host and version and not case.fact("refused.nvidia") and not case.fact("gpu_loaded"):
-        yield case.lack("gpu-driver-loaded", f"{version}, not loaded")
-
-
-def _connections(case: _Case) -> Iterator[Finding]:
-    wants = case.wants
-    for name in wants.names:
-        if case.fact(f"name.{name}") == "unknown":
-            yield case.lack("own-name" if name == wants.device else "name", "unknown", name=name)
-    for port in () if case.fact(wants.unit) else wants.ports:  # else Kubernetes has them already
-        if case.fact(f"port.{port}") == "used":
-            yield case.lack("port", "in use", port=port)
-    for address, port in wants.peers:
-        says = case.fact(f"peer.{address}:{port}")
-        if says and says != "answers":
-            yield case.lack("peer", says, address=address, port=port)
-
-
-_JUDGES: Final = (_clock, _programs, _kubelet, _signatures, _network, _system, _gpus, _connections)
+    return (
+        *case.clock(), *case.programs(), *case.kubelet(), *case.signatures(), *case.network(),
+        *case.system(), *case.gpus(), *case.connections(),
+        *judge_artefacts(wants.device, wants.artefacts, answers.facts),
+    )  # fmt: skip
 
 
 def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ class HostWants:
     names: tuple[str, ...] = ()
     """Host names that it must resolve."""
     own_addresses: tuple[str, ...] = ()
+    """Its pods' packets leave by the first one."""
     ports: tuple[int, ...] = ()
     """Ports that must be free."""
     peers: tuple[tuple[str, int], ...] = ()
@@ -69,12 +70,10 @@ class HostWants:
     """The site's own registry, which has some of the images."""
     cgroup_v2: bool = False
     kubelet: bool = False
-    unit: str = "k3s"
-    """The fact that a host already runs this Kubernetes, which then uses the ports itself."""
     selinux_policy: bool = False
     """The file names K3s' SELinux policy, which a step installs by dnf."""
     ansible: bool = False
-    """Ansible runs its modules here."""
+    """kubespray installs its Kubernetes: Ansible runs its modules here."""
     ipoib: bool = False
     """The device plugin finds its InfiniBand functions by their IPoIB network devices."""
     gpus: int = 0
@@ -82,8 +81,6 @@ class HostWants:
     packages: bool = False
     """A step installs packages here."""
     driver_room: bool = False
-    node_address: str = ""
-    """The address that its pods' packets leave by."""
     pod_mtu_bytes: int = 0
     """MTU of the cluster's own network if the file has one; else 0."""
     pod_overhead_bytes: int = 0
@@ -108,7 +105,7 @@ class HostWants:
         lines += ["packages of the system"] if self.kubelet or self.packages else []
         lines += ["ipoib of functions"] if self.ipoib else []
         lines += ["python of Ansible"] if self.ansible else []
-        lines += [f"node {self.node_address}"] if self.pod_mtu_bytes else []
+        lines += [f"node {self.own_addresses[0]}"] if self.pod_mtu_bytes else []
         return "\n".join(lines) + "\n"
 
 
@@ -124,47 +121,39 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
         for each in artefacts_of(spec, lock)
     ]
     found: dict[str, HostWants] = {}
-    for host in (each for each in spec.reached if not has_placeholder(each.way.address)):
-        own = tuple(each for each, hosts in artefacts if host.name in hosts)
-        found[host.name] = _wants(spec, host, settings[host.name], own)
-    return found
-
-
-def _wants(
-    spec: ClusterSpec, host: Host, settings: Mapping[str, str], artefacts: tuple[Artefact, ...]
-) -> HostWants:
-    driver, network, gpu = spec.settings_of(host).driver, spec.operators.network, spec.operators.gpu
-    installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
-    node, spray = host.role in _NODES, spec.kubespray
-    kubelet = bool(spec.k3s or spray) and node
+    network, gpu, spray = spec.operators.network, spec.operators.gpu, spec.kubespray
     by_link_type = network and spec.pod_network.mode == "host_device" and not spec.infiniband
     foreign = isinstance(spec.kubernetes, ExistingPlane) and cni_check_image(spec) is not None
-    owner = spec.host_defaults.gpu_driver or (gpu.driver if gpu else "host")
-    return HostWants(
-        device=host.name,
-        tools=tuple(_tools(spec, host, settings, artefacts)),
-        modules=tuple(found[1] for key in settings if (found := _MODULE.fullmatch(key))),
-        names=tuple(_names(host, artefacts, kubelet=kubelet)),
-        own_addresses=tuple(dict.fromkeys((host.address, host.way.address))),
-        ports=tuple(_ports(spec, host)),
-        peers=_peers(spec, host),
-        artefacts=artefacts,
-        registry=spec.sources.registry,
-        cgroup_v2=kubelet and "kernel.cgroup" in settings,
-        kubelet=kubelet,
-        unit="kubelet" if spray else "k3s",
-        selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
-        ansible=kubelet and spray is not None,
-        ipoib=host.hcas > 0 and bool(by_link_type),  # as in `host_device_config`
-        gpus=host.gpus,
-        gpu_driver=owner if host.gpus else None,
-        packages=installs or "docker.engine" in settings or host.role == "balancer",
-        driver_room=installs,
-        node_address=host.address,
-        pod_mtu_bytes=(spray.mtu_bytes or 0) if spray and kubelet else 0,
-        pod_overhead_bytes=pod_overhead_bytes(spec),
-        cni=cni_paths(spec) if foreign and host.role == "worker" else None,
-    )
+    gpu_driver = spec.host_defaults.gpu_driver or (gpu.driver if gpu else "host")
+    for host in (each for each in spec.reached if not has_placeholder(each.way.address)):
+        values, driver = settings[host.name], spec.settings_of(host).driver
+        own = tuple(each for each, hosts in artefacts if host.name in hosts)
+        installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
+        kubelet = bool(spec.k3s or spray) and host.role in _NODES
+        found[host.name] = HostWants(
+            device=host.name,
+            tools=tuple(_tools(spec, host, values, own)),
+            modules=tuple(name[1] for key in values if (name := _MODULE.fullmatch(key))),
+            names=tuple(_names(host, own, kubelet=kubelet)),
+            own_addresses=tuple(dict.fromkeys((host.address, host.way.address))),
+            ports=tuple(_ports(spec, host)),
+            peers=_peers(spec, host),
+            artefacts=own,
+            registry=spec.sources.registry,
+            cgroup_v2=kubelet and "kernel.cgroup" in values,
+            kubelet=kubelet,
+            selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
+            ansible=kubelet and spray is not None,
+            ipoib=host.hcas > 0 and bool(by_link_type),  # as in `host_device_config`
+            gpus=host.gpus,
+            gpu_driver=gpu_driver if host.gpus else None,
+            packages=installs or "docker.engine" in values or host.role == "balancer",
+            driver_room=installs,
+            pod_mtu_bytes=(spray.mtu_bytes or 0) if spray and kubelet else 0,
+            pod_overhead_bytes=pod_overhead_bytes(spec),
+            cni=cni_paths(spec) if foreign and host.role == "worker" else None,
+        )
+    return found
 
 
 def _tools(

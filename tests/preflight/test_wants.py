@@ -210,7 +210,7 @@ def test_the_packets_of_pods_are_larger_than_the_pods_mtu(
 
 
 def test_the_device_of_the_nodes_address_is_found_by_it() -> None:
-    wanted = HostWants("here", node_address="127.0.0.1", pod_mtu_bytes=1450)
+    wanted = HostWants("here", own_addresses=("127.0.0.1",), pod_mtu_bytes=1450)
     assert ask(wanted) == ()
     (found,) = ask(replace(wanted, pod_mtu_bytes=65_500, pod_overhead_bytes=50))
     assert (found.rule, found.actual) == ("pod-mtu", "lo carries 65536")
