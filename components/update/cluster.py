@@ -6,7 +6,7 @@ For an existing cluster, also refuse conflicting parts that others installed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, get_args
 
@@ -159,7 +159,18 @@ def cluster_notes(
     The last notes of `applied` stay, since a removed input would be a change. A node's own note in
     `notes` may say more.
     """
-    found = dict(_object_notes(plan, applied, drift))
+    found: dict[str, str] = {}
+    changed = {each.name: each for each in drift.objects if each.ours and not each.release}
+    for each in plan.manifests:
+        was = manifest.annotations_of(applied.objects.get(each.resource_name, {}))
+        found[each.resource_name] = last = str(was.get(manifest.REPAIR, ""))
+        place = map_at(each.body, "metadata").get("namespace", "default")
+        names = (f"{each.body['kind']} {place}/{each.name}", f"{each.body['kind']} {each.name}")
+        if (other := next((changed[name] for name in names if name in changed), None)) is None:
+            continue
+        found[each.resource_name] = next_note(last, str(other)[:_LONGEST])
+        if (other.absent or each.body.get("immutable")) and not each.is_patch:
+            found[each.resource_name + manifest.AGAIN] = str(other)
     for chart in plan.operators.charts:
         step = restore_step_name(chart.release)
         own = [each for each in drift.objects if each.release == chart.release and each.ours]
@@ -176,25 +187,6 @@ def cluster_notes(
             words = NodeTrouble("absent").words(node)
             found[step.name] = next_note(notes.get(step.name, ""), words)
     return {step: note for step, note in found.items() if note}
-
-
-def _object_notes(
-    plan: ClusterPlan, applied: Applied, drift: ClusterDrift
-) -> Iterator[tuple[str, str]]:
-    """Yield each object's drift as a note, or its last note if it has not drifted."""
-    changed = {each.name: each for each in drift.objects if each.ours and not each.release}
-    for each in plan.manifests:
-        was = manifest.annotations_of(applied.objects.get(each.resource_name, {}))
-        last = str(was.get(manifest.REPAIR, ""))
-        place = map_at(each.body, "metadata").get("namespace", "default")
-        names = (f"{each.body['kind']} {place}/{each.name}", f"{each.body['kind']} {each.name}")
-        found = next((changed[name] for name in names if name in changed), None)
-        if found is None:
-            yield each.resource_name, last
-            continue
-        yield each.resource_name, next_note(last, str(found)[:_LONGEST])
-        if (found.absent or each.body.get("immutable")) and not each.is_patch:
-            yield each.resource_name + manifest.AGAIN, str(found)
 
 
 def open_existing(

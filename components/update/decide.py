@@ -271,28 +271,13 @@ JUDGES: Final = tuple(
     # Preflight reports every device that does not answer.
     Judge(check, *describe(check), _UPDATE if check is judge_unreachable else _BOTH)
     for check in (
-        judge_identity,
-        judge_moved,
-        servers.judge_roles,
-        refusals.judge_losses,
-        judge_unreachable,
-        refusals.judge_executors,
-        judge_placements,
-        judge_stranded,
-        refusals.judge_guards,
-        refusals.judge_disruptions,
-        servers.judge_quorum,
-        refusals.judge_first_install,
-        refusals.judge_alignment,
-        judge_node_names,
-        refusals.judge_api,
-        refusals.judge_balancers,
-        servers.judge_upgrades,
-        judge_hosts,
-        judge_host_settings,
-        refusals.judge_playbooks,
+        judge_identity, judge_moved, servers.judge_roles, refusals.judge_losses, judge_unreachable,
+        refusals.judge_executors, judge_placements, judge_stranded, refusals.judge_guards,
+        refusals.judge_disruptions, servers.judge_quorum, refusals.judge_first_install,
+        refusals.judge_alignment, judge_node_names, refusals.judge_api, refusals.judge_balancers,
+        servers.judge_upgrades, judge_hosts, judge_host_settings, refusals.judge_playbooks,
     )
-)
+)  # fmt: skip
 """In print order."""
 
 

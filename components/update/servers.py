@@ -114,9 +114,8 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
             words = {"place": f"(group {number} of {len(groups)}): {request.name}", "was": was}
             words |= {"wanted": request.version, "kubelet": request.kubelet or "own alignment"}
             way = "restarts" if was == request.version else "upgraded"
-            said.append(
-                f"{fault_text(__file__, way, **words)}; {fault_text(__file__, f'effect-{row}')}"
-            )
+            effect = fault_text(__file__, f"effect-{row}")
+            said.append(f"{fault_text(__file__, way, **words)}; {effect}")
     return tuple(said)
 
 
