@@ -105,10 +105,8 @@ class ForeignSetting:
     @property
     def setting(self) -> str:
         """Name the setting, its value and the harmless value, safe for a terminal."""
-        found = self.found
-        return one_line(
-            f"{found.setting} of {found.where} is {found.actual}, harmless is {found.desired}"
-        )
+        found, harmless = self.found, f"harmless is {self.found.desired}"
+        return one_line(f"{found.setting} of {found.where} is {found.actual}, {harmless}")
 
     def __str__(self) -> str:
         """The words of drift, previews and reports, which the engine prints too."""

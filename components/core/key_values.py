@@ -102,9 +102,8 @@ def parse_state(text: str) -> HostState:
         if not sign:
             raise DeviceError(f"the host answered {line[:200]!r} instead of a key=value line")
         if key in values and not key.startswith(_PENDING):
-            raise DeviceError(
-                f"the host answered {key[:200]!r} twice: {values[key][:200]!r} and {value[:200]!r}"
-            )
+            both = f"{values[key][:200]!r} and {value[:200]!r}"
+            raise DeviceError(f"the host answered {key[:200]!r} twice: {both}")
         values[key] = value
     return HostState(_parted(values))
 

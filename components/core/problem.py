@@ -212,7 +212,11 @@ def label_rows(rows: Sequence[str]) -> list[str]:
 
 def rows_of(found: Finding, width: int = 0) -> list[str]:
     """Write each place, and the device, padded to `width`, with its actual and wanted value."""
-    shown = _shown_places(found)
+    shown: Sequence[Place] = found.where
+    if found.more or (len(shown) > _MANY and found.rule != _EACH):  # the first few, each line once
+        lines = {(each.file, each.line, each.value): each for each in reversed(shown)}
+        shown = [*reversed(lines.values())]
+        shown = shown if len(shown) <= _SHOWN + 1 else shown[:_SHOWN]
     heads = [
         f"{each.file}:{each.line}" if each.file and each.line is not None else each.file or ""
         for each in shown
@@ -229,15 +233,6 @@ def rows_of(found: Finding, width: int = 0) -> list[str]:
         device = f"{found.device:<{width}}  " if found.device else ""
         rows.append(f"{device}{found.actual}{wanted}")
     return rows
-
-
-def _shown_places(found: Finding) -> Sequence[Place]:
-    """Return the places of one finding; of joined ones the first few, each line once."""
-    if not found.more and (len(found.where) <= _MANY or found.rule == _EACH):
-        return found.where
-    lines = {(place.file, place.line, place.value): place for place in reversed(found.where)}
-    places = list(reversed(lines.values()))
-    return places if len(places) <= _SHOWN + 1 else places[:_SHOWN]
 
 
 def _value(place: Place) -> str:

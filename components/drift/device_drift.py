@@ -185,16 +185,10 @@ def make_drift(
     """Build the drift of one device: `facts` is None if unread, `note` if never applied."""
     unread = isinstance(facts, Unreachable)
     return DeviceDrift(
-        device=device,
-        step=step,
-        observed=facts is not None and not unread,
-        unreachable=facts.reason if unread else None,
-        stranger=unread and facts.stranger,
-        applied=note is not None,
-        edited=edited,
-        differences=found,
-        last_note=note or "",
-    )
+        device=device, step=step, observed=facts is not None and not unread,
+        unreachable=facts.reason if unread else None, stranger=unread and facts.stranger,
+        applied=note is not None, edited=edited, differences=found, last_note=note or "",
+    )  # fmt: skip
 
 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
