@@ -63,7 +63,6 @@ KEEP: Final = "device keep-cluster"
 LEAVE: Final = "device leave-cluster"
 DROP: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
 """With `true` the provider drops objects of a dead API from the state (its documentation)."""
-Part = Mapping[str, Any]
 _FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _CREDENTIAL: Final = "ExecCredential"
 _PROGRAM_DEADLINE_S: Final = 60.0
@@ -230,11 +229,11 @@ def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
     return "{}"
 
 
-def _named(document: Part, kind: str, name: str) -> Part:
+def _named(document: Body, kind: str, name: str) -> Body:
     return next(each[kind] for each in document[f"{kind}s"] if each["name"] == name)
 
 
-def _pem(part: Part, key: str) -> bytes:
+def _pem(part: Body, key: str) -> bytes:
     """A certificate or key, from the text in the kubeconfig or from the file that it names."""
     if data := part.get(f"{key}-data"):
         return base64.b64decode(data)
@@ -244,7 +243,7 @@ def _pem(part: Part, key: str) -> bytes:
 class _Login:
     """How a user shows who it is: a certificate, a token, a password, or a program that knows."""
 
-    def __init__(self, cluster: Part, user: Part) -> None:
+    def __init__(self, cluster: Body, user: Body) -> None:
         if "auth-provider" in user:
             raise DeviceError(fault_text(__file__, "auth-provider"))
         self.certificate, self.key = _pem(user, "client-certificate"), _pem(user, "client-key")
@@ -252,7 +251,7 @@ class _Login:
         if not self._token and user.get("tokenFile"):
             self._token = Path(user["tokenFile"]).read_text().strip()
         self._password = f"{user['username']}:{user['password']}" if "username" in user else ""
-        self._program: Part = {} if self._token else user.get("exec") or {}
+        self._program: Body = {} if self._token else user.get("exec") or {}
         self._cluster, self._ends, self._asking = cluster, None, Lock()
         if self._program:
             self._ask()
@@ -296,7 +295,7 @@ class _Login:
         answer = json.loads(done.stdout)
         if answer["apiVersion"] != program["apiVersion"] or answer["kind"] != _CREDENTIAL:
             raise ValueError(_CREDENTIAL)
-        status: Part = answer["status"]
+        status: Body = answer["status"]
         self._token = status.get("token") or ""
         if status.get("clientKeyData"):
             self.certificate = status["clientCertificateData"].encode()
@@ -305,7 +304,7 @@ class _Login:
         self._ends: datetime | None = datetime.fromisoformat(ends) if ends and self._token else None
 
 
-def _pool(cluster: Part, url: str, login: _Login) -> PoolManager:
+def _pool(cluster: Body, url: str, login: _Login) -> PoolManager:
     from urllib3 import PoolManager, ProxyManager, make_headers  # noqa: PLC0415 - see above
     from urllib3.util import parse_url  # noqa: PLC0415 - see above
 

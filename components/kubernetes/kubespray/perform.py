@@ -226,7 +226,10 @@ def secrets_folder(
                 _write(folder / end.device, client_key(end, known).export_private_key())
             if end.sudo_secret is not None:
                 become[end.device] = known[end.sudo_secret]
-        _write(folder / kubespray.KNOWN_HOSTS, kubespray.render_known_hosts(ends).encode())
+        # The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` selects them.
+        keys = sorted((name, end.host_key) for name, end in known_ends.items())
+        lines = "".join(f"{name} {key}\n" for name, key in keys)
+        _write(folder / kubespray.KNOWN_HOSTS, lines.encode())
         config = kubespray.render_ssh_config(ends, str(folder))
         _write(folder / kubespray.SSH_CONFIG, config.encode())
         variables = {**run.variables, kubespray.SECRETS: str(folder), kubespray.BECOME: become}

@@ -269,12 +269,6 @@ def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def render_known_hosts(ends: Iterable[Endpoint]) -> str:
-    """The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` selects them."""
-    known = {each.device: each.host_key for end in ends for each in (end, *end.jump)}
-    return "".join(f"{name} {key}\n" for name, key in sorted(known.items()))
-
-
 def _render(value: Mapping[str, object]) -> str:
     # Not sorted: the first node of a group began the cluster, and new nodes follow it.
     return _HEAD + yaml.safe_dump(dict(value), sort_keys=False, width=1000)

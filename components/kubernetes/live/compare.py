@@ -29,18 +29,11 @@ THERE: Final = "there"
 HIDDEN: Final = "another value (a secret, not shown)"
 _LONGEST: Final = 60
 """Characters of a value in a report: a line shows two values and a path."""
-_MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "env": ("name",),
-    "volumes": ("name",),
-    "volumeMounts": ("mountPath",),
-    "imagePullSecrets": ("name",),
-    "hostAliases": ("ip",),
-    "versions": ("name",),
-    "webhooks": ("name",),
-    "additionalPrinterColumns": ("name",),
-}
+_MERGE_KEYS: Final[Mapping[str, str]] = {
+    "containers": "name", "initContainers": "name", "env": "name", "volumes": "name",
+    "volumeMounts": "mountPath", "imagePullSecrets": "name", "hostAliases": "ip",
+    "versions": "name", "webhooks": "name", "additionalPrinterColumns": "name",
+}  # fmt: skip
 _PORT_KEYS: Final = ("containerPort", "port")
 _TELLING: Final = frozenset({"containers", "initContainers", "env", "volumes", "volumeMounts"})
 """Lists in which an extra item changes how our pods run; in other lists, extra items are
@@ -194,17 +187,14 @@ def _walk_list(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iter
 def _by_key(items: list[JsonValue], field: str) -> dict[str, JsonValue] | None:
     """The items by their merge key; None without a usable key: then their order counts."""
     found: dict[str, JsonValue] = {}
+    keys = _PORT_KEYS if field == "ports" else [_MERGE_KEYS[field]] if field in _MERGE_KEYS else ()
     for item in items:
         if not isinstance(item, dict):
             return None
-        keys = _MERGE_KEYS.get(field, ())
-        if field == "ports":
-            number = next((str(item[key]) for key in _PORT_KEYS if key in item), None)
-            parts = [number, str(item.get("protocol") or "TCP")]
-        else:
-            parts = [str(item[key]) if key in item else None for key in keys]
-        name = "/".join(part for part in parts if part is not None)
-        if not parts or None in parts or name in found:
+        name = next((str(item[key]) for key in keys if key in item), None)
+        if field == "ports" and name is not None:
+            name += f"/{item.get('protocol') or 'TCP'}"
+        if name is None or name in found:
             return None
         found[name] = item
     return found if items or field in _MERGE_KEYS else None
