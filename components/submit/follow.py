@@ -202,13 +202,13 @@ class _Part:
         return [line for log in self.logs.values() for line in log.lines]
 
 
-def follow(
+def read_job(
     api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
 ) -> list[Ended]:
     """Print the logs of a job until all watched objects have ended.
 
-    DeviceError: the cluster does not answer any more. UnreachableError: the pods did not start;
-    the text gives the reason, and the job stays.
+    DeviceError: the cluster does not answer any more. UnreachableError: the pods did not start.
+    The text gives the reason, and says how to follow or delete the job, which stays.
     """
     several = len(job.watched) > 1
     parts = [
@@ -216,16 +216,19 @@ def follow(
         for each in job.watched
     ]
     waiting = _Waiting(api, job, tell, start_deadline_s)
-    while True:
-        for part in parts:
-            if part.ended is None:
-                part.look(api, tell)
-        ends = [part.ended for part in parts if part.ended is not None]
-        if len(ends) == len(parts):
-            return ends
-        if not any(part.text for part in parts):
-            waiting.look()
-        pause()
+    try:
+        while True:
+            for part in parts:
+                if part.ended is None:
+                    part.look(api, tell)
+            ends = [part.ended for part in parts if part.ended is not None]
+            if len(ends) == len(parts):
+                return ends
+            if not any(part.text for part in parts):
+                waiting.look()
+            pause()
+    except DeviceError as error:
+        raise type(error)(f"{error}\n{how_to_go_on(job)}") from error
 
 
 @dataclass
@@ -267,16 +270,6 @@ def how_to_go_on(job: UserJob) -> str:
         label = f"{cluster_jobs.POD_LABELS[str(body['kind'])]}={name_of(body)}{role}"
         lines.append(f"  follow it   kubectl -n {job.namespace} logs -f --tail=-1 -l {label}")
     return "\n".join([*lines, f"  end it      {delete_line(job)}"])
-
-
-def read_job(
-    api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
-) -> list[Ended]:
-    """Follow a job; a DeviceError of `follow` then also says how to follow or delete the job."""
-    try:
-        return follow(api, job, tell, start_deadline_s)
-    except DeviceError as error:
-        raise type(error)(f"{error}\n{how_to_go_on(job)}") from error
 
 
 def has_trainer(api: Api) -> bool:
