@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.lines import launched_finder, number, read_lines, split_lines
+from components.acceptance.logs.lines import launched_finder, number, read_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     DeepSpeedRow,
@@ -102,7 +102,7 @@ def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
     """Reads the output of a command that mpirun started once on every host."""
     if not text.strip():
         return ParseProblem(kind="empty", what="the log is empty")
-    lines = split_lines(text)
+    lines = [line.text for line in read_lines(text)]
     finder = launched_finder()
     for line in lines:
         finder.feed(line)

@@ -28,15 +28,9 @@ MAX_AGE_DAYS = 30
 """Default of `acceptance.max_age_days`, which says why."""
 
 HopRole = Literal[
-    "sender_nic",
-    "switch_ingress",
-    "uplink_egress",
-    "spine_ingress",
-    "spine_egress",
-    "downlink_ingress",
-    "switch_egress",
-    "receiver_nic",
-]
+    "sender_nic", "switch_ingress", "uplink_egress", "spine_ingress", "spine_egress",
+    "downlink_ingress", "switch_egress", "receiver_nic",
+]  # fmt: skip
 """In the order of the way. Each role between the two leaves is several ports, and the switches
 choose which of them the bytes take."""
 HopStatus = Literal[

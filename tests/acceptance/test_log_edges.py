@@ -8,7 +8,7 @@ import pytest
 
 from components.acceptance.digest import parse_training_log
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.logs.lines import LONGEST_LINE, read_lines, split_lines
+from components.acceptance.logs.lines import LONGEST_LINE, read_lines
 from components.acceptance.logs.log_model import NcclLog, PerftestLog, TrainingLog
 from components.acceptance.logs.nccl import Run, parse_nccl_log
 from components.acceptance.logs.nccl_lines import Paths, Table
@@ -94,19 +94,19 @@ def test_what_is_around_a_row_is_given_back_and_nothing_else() -> None:
     ],
 )
 def test_what_is_before_and_between_lines(text: str, lines: list[str]) -> None:
-    assert split_lines(text) == lines
+    assert [each.text for each in read_lines(text)] == lines
     assert [each.text for each in read_lines(iter(text))] == lines
 
 
 def test_long_lines_are_cut_after_a_blank_of_their_second_half() -> None:
     half = LONGEST_LINE // 2
     early = "x" * (half - 10) + " " + "y" * LONGEST_LINE
-    assert [len(each) for each in split_lines(early)] == [LONGEST_LINE, half - 9]
+    assert [len(each) for _, each in read_lines(early)] == [LONGEST_LINE, half - 9]
     late = "x" * (half + 10) + " " + "y" * half
-    assert [len(each) for each in split_lines(late)] == [half + 10, half]
+    assert [len(each) for _, each in read_lines(late)] == [half + 10, half]
     twice = "a" * LONGEST_LINE + "b" * (half - 5) + " " + "c" * LONGEST_LINE
-    assert [len(each) for each in split_lines(twice)] == [LONGEST_LINE, LONGEST_LINE, half - 4]
-    assert split_lines("z" * LONGEST_LINE) == ["z" * LONGEST_LINE]
+    assert [len(each) for _, each in read_lines(twice)] == [LONGEST_LINE, LONGEST_LINE, half - 4]
+    assert [text for _, text in read_lines("z" * LONGEST_LINE)] == ["z" * LONGEST_LINE]
 
 
 def test_so_much_is_kept_of_what_repeats() -> None:

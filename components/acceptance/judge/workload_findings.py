@@ -382,12 +382,11 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     least = PCIE_FRACTION * min(lanes, default=0.0)
     for test in log.bandwidths:
         label = _TABLES["copies"].get(test.name, test.name)
-        cells = {
-            _place(test, line, column): value
+        named = [
+            [(value, _place(test, line, column)) for column, value in enumerate(values)]
             for line, values in enumerate(test.gbyte_s)
-            for column, value in enumerate(values)
-            if value is not None
-        }
+        ]
+        cells = {place: value for each in named for value, place in each if value is not None}
         if test.status == "Waived":
             why = "nvbandwidth: it does not apply to this node"
             yield row("copy waived", "skipped", why, label=label)
@@ -396,10 +395,6 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
             yield row("copy failed", "failed", actual, label=label)
         else:
             floor, slow = least if len(test.gbyte_s) == 1 else 0.0, list[str]()
-            named = [
-                [(value, _place(test, line, column)) for column, value in enumerate(values)]
-                for line, values in enumerate(test.gbyte_s)
-            ]
             # The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
             # Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
             for lines in (named, zip(*named, strict=True)):

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
 from math import isfinite
-from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from typing import IO, Final, NamedTuple, TypeVar, cast
 
 from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import LogFailure, ParseProblem
+from components.core.limits import Stream
 from components.core.templates import read_table
 
 LONGEST_LINE: Final = 8192
@@ -95,11 +96,6 @@ def read_lines(source: str | Iterable[str]) -> Iterator[Line]:
             for piece in _pieces(part, LONGEST_LINE):
                 if text := _strip_prefixes(piece):
                     yield Line(stream, text)
-
-
-def split_lines(text: str) -> list[str]:
-    """The texts of `read_lines`."""
-    return [line.text for line in read_lines(text)]
 
 
 def _physical(chunks: Iterable[str]) -> Iterator[str]:
@@ -221,11 +217,7 @@ def last_digit(word: str) -> float:
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-class _Reader(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def read_chunks(file: _Reader) -> Iterator[str]:
+def read_chunks(file: Stream | IO[bytes]) -> Iterator[str]:
     """The text of a file in pieces: UTF-8, or UTF-16 as Windows writes it; odd bytes replaced."""
     first = file.read(_CHUNK_BYTES)
     encoding = next((name for mark, name in _MARKS.items() if first.startswith(mark)), "utf-8")
