@@ -321,23 +321,18 @@ def _pool(cluster: Body, url: str, login: _Login) -> PoolManager:
         options["server_hostname"] = cluster["tls-server-name"]
     api = parse_url(url)
     proxy = cluster.get("proxy-url") or getproxies().get(api.scheme or "")
-    if not proxy or ("proxy-url" not in cluster and _without_proxy((api.host or "").strip("[]"))):
+    # NO_PROXY may have networks, which Python does not read.
+    host = (api.host or "").strip("[]")
+    entries = [entry.strip() for entry in getproxies().get("no", "").split(",")]
+    direct = proxy_bypass(host) or "*" in entries
+    for entry in entries:
+        with suppress(ValueError):  # a name, not an address
+            direct = direct or ip_address(host) in ip_network(entry, strict=False)
+    if not proxy or ("proxy-url" not in cluster and direct):
         return PoolManager(**options)
     account = parse_url(proxy).auth
     headers = make_headers(proxy_basic_auth=account) if account else None
     return ProxyManager(proxy, proxy_headers=headers, **options)
-
-
-def _without_proxy(host: str) -> bool:
-    """Whether NO_PROXY names this host; it may have networks, which Python does not read."""
-    entries = [entry.strip() for entry in getproxies().get("no", "").split(",")]
-    if proxy_bypass(host) or "*" in entries:
-        return True
-    for entry in entries:
-        with suppress(ValueError):  # a name, not an address
-            if ip_address(host) in ip_network(entry, strict=False):
-                return True
-    return False
 
 
 class _Context(ssl.SSLContext):

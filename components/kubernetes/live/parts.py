@@ -171,6 +171,22 @@ def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[
             namespace, release = str(metadata["namespace"]), notes.get("meta.helm.sh/release-name")
             place = str(notes.get("meta.helm.sh/release-namespace", namespace))
             state = state_of(body)
+            # Of a device plugin, the resources that its configuration names.
+            volumes = list_at(body, "spec", "template", "spec", "volumes")
+            names = [map_at(each, "configMap").get("name") for each in volumes]
+            maps: list[Body] = [
+                {"apiVersion": "v1", "kind": "ConfigMap",
+                 "metadata": {"name": name, "namespace": namespace}}
+                for name in (names if TABLE[part].publishes else ()) if name
+            ]  # fmt: skip
+            lives = [map_at(live, "data").values() for _, _, live in reader.read(maps).objects]
+            documents = [_json(str(text)) for texts in lives for text in texts]
+            entries = (
+                entry
+                for document in documents
+                for key in ("resourceList", "configList")
+                for entry in list_at(document, key)
+            )
             yield Workload(
                 key=Key("apps/v1", kind, namespace, str(metadata["name"])),
                 part=part,
@@ -182,7 +198,7 @@ def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[
                 ),
                 release=(place, str(release)) if release else None,
                 managers=managers_of(body),
-                publishes=_published(reader, body) if TABLE[part].publishes else frozenset(),
+                publishes=frozenset(str(entry.get("resourceName")) for entry in entries),
             )
 
 
@@ -190,28 +206,6 @@ def managers_of(body: Body) -> frozenset[str]:
     """The managers that wrote fields of an object."""
     fields = list_at(body, "metadata", "managedFields")
     return frozenset(str(each.get("manager")) for each in fields)
-
-
-def _published(reader: Reader, body: Body) -> frozenset[str]:
-    """The resources that a device plugin's configuration names."""
-    place = map_at(body, "metadata")["namespace"]
-    volumes = list_at(body, "spec", "template", "spec", "volumes")
-    maps: list[Body] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": place}}
-        for each in volumes
-        if (name := map_at(each, "configMap").get("name"))
-    ]
-    documents = [
-        _json(str(text))
-        for _, _, live in reader.read(maps).objects
-        for text in map_at(live, "data").values()
-    ]
-    return frozenset(
-        str(entry.get("resourceName"))
-        for document in documents
-        for key in ("resourceList", "configList")
-        for entry in list_at(document, key)
-    )
 
 
 def _json(text: str) -> object:

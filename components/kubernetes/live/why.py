@@ -68,7 +68,22 @@ def state_of(body: Body) -> str:
             if found.get("status") != "True"
         )
         return next(faults, "")
-    return _policy(status) if kind in OPERATOR_POLICIES else ""
+    state = status.get("state", "not judged yet")
+    if kind not in OPERATOR_POLICIES or state == "ready":
+        return ""
+    # An operator's policy: its state, and its message about each part not ready.
+    parts = [
+        f"{each.get('name')} {each.get('state')}{_colon(each.get('message'))}"
+        for each in list_at(status, "appliedStates")
+        if each.get("state") not in {"ready", "ignore"}
+    ]
+    conditions = [
+        f"{each['type']}: {each.get('message')}"
+        for each in list_at(status, "conditions")
+        if each.get("message") and each.get("type") == "Error" and each.get("status") == "True"
+    ]
+    reason = [str(status["reason"])] if status.get("reason") else []
+    return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
 
 
 def selects_pods(body: Body) -> bool:
@@ -108,24 +123,6 @@ def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
         found.append(f"{place}: {'; '.join(reasons) or 'not ready yet'}")
     more = [f"and {len(found) - _MOST} more pods"] if len(found) > _MOST else []
     return (*found[:_MOST], *more)
-
-
-def _policy(status: Body) -> str:
-    """An operator's policy: its state, and its message about each part not ready."""
-    if (state := status.get("state", "not judged yet")) == "ready":
-        return ""
-    parts = [
-        f"{each.get('name')} {each.get('state')}{_colon(each.get('message'))}"
-        for each in list_at(status, "appliedStates")
-        if each.get("state") not in {"ready", "ignore"}
-    ]
-    conditions = [
-        f"{each['type']}: {each.get('message')}"
-        for each in list_at(status, "conditions")
-        if each.get("message") and each.get("type") == "Error" and each.get("status") == "True"
-    ]
-    reason = [str(status["reason"])] if status.get("reason") else []
-    return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
 
 
 def _colon(text: object) -> str:
