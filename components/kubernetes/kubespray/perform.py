@@ -26,29 +26,9 @@ from pydantic import JsonValue
 from components.core.errors import DeviceError
 from components.core.templates import fault_text, read_table
 from components.core.to_json import to_json
+from components.kubernetes.kubespray import state as states
 from components.kubernetes.kubespray import wanted as kubespray
-from components.kubernetes.kubespray.state import (
-    FOLDER,
-    UPGRADE,
-    Cluster,
-    Decision,
-    Keeper,
-    PlaybookRun,
-    State,
-    after,
-    allow_even,
-    begin,
-    decide,
-    end,
-    inventory_digest,
-    list_names,
-    over,
-    presumed,
-    refuse_lost,
-    refuse_turn,
-    reset_run,
-    split_removal,
-)
+from components.kubernetes.kubespray.state import Cluster, Decision, Keeper, PlaybookRun, State
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.kubernetes.planes.base import KubernetesPlan
 from components.remote.login import AGENT, client_key
@@ -77,18 +57,18 @@ def decide_on(state: State, request: kubespray.Request) -> Decision:
     """
     there = state.there.wanted if state.there else None
     wanted = request.wanted
-    if turn := refuse_turn(there, state.under_way, wanted):
+    if turn := states.refuse_turn(there, state.under_way, wanted):
         return Decision(refused=(turn,))
-    found = decide(presumed(there, state.under_way, wanted), wanted)
+    found = states.decide(states.presumed(there, state.under_way, wanted), wanted)
     killed = state.under_way is not None and state.under_way.upgrading
     runs: list[PlaybookRun] = []
     for run in found.runs:
         own: dict[str, JsonValue] = {**run.variables}
-        if run.playbook == UPGRADE and killed:
+        if run.playbook == states.UPGRADE and killed:
             own["upgrade_node_always_cordon"] = True
         if run.drains:
             own["drain_timeout"] = f"{request.drain_deadline_s}s"
-            own |= {"serial": request.max_unavailable} if run.playbook == UPGRADE else {}
+            own |= {"serial": request.max_unavailable} if run.playbook == states.UPGRADE else {}
         runs.append(replace(run, variables=own))
     draining = [run for run in runs if run.drains]
     if draining and request.disruption == "deny":
@@ -140,12 +120,12 @@ class Player:
         with self.keeper.log.open("ab") as log:
             log.write(f"\n=== {time.strftime('%F %T')} {run.words}\n".encode())
             log.flush()
-            begin = log.tell()
+            start = log.tell()
             done = self._run(command, secrets, log)
         if done.returncode == 0:
             return
         with self.keeper.log.open("rb") as log:
-            log.seek(begin)
+            log.seek(start)
             lines = log.read().decode(errors="replace").splitlines()
         worst = [line for line in lines if line.startswith(_WORST)]
         worst = worst or [line for line in lines if line.strip()]
@@ -220,14 +200,14 @@ def secrets_folder(
         note.write_text(name, "utf-8")
         become: dict[str, JsonValue] = {}
         known_ends = {each.device: each for node in ends for each in (*node.jump, node)}
-        for end in known_ends.values():
-            known = secrets_for(end, environ)
-            if end.private_key_secret is not None:
-                _write(folder / end.device, client_key(end, known).export_private_key())
-            if end.sudo_secret is not None:
-                become[end.device] = known[end.sudo_secret]
+        for each in known_ends.values():
+            known = secrets_for(each, environ)
+            if each.private_key_secret is not None:
+                _write(folder / each.device, client_key(each, known).export_private_key())
+            if each.sudo_secret is not None:
+                become[each.device] = known[each.sudo_secret]
         # The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` selects them.
-        keys = sorted((name, end.host_key) for name, end in known_ends.items())
+        keys = sorted((name, each.host_key) for name, each in known_ends.items())
         lines = "".join(f"{name} {key}\n" for name, key in keys)
         _write(folder / kubespray.KNOWN_HOSTS, lines.encode())
         config = kubespray.render_ssh_config(ends, str(folder))
@@ -280,13 +260,13 @@ class Performance:
                 there, parts = self._reckoned(target.wanted), (run,)
                 if there is not None and run.removed:
                     # A removal is split in two if some of its nodes do not answer.
-                    cluster = over(there, target)
+                    cluster = states.over(there, target)
                     self._write(cluster)
                     with self._secrets(run, cluster) as secrets:
                         silent = player.silent(run.removed, secrets)
-                    if lost := refuse_lost(there.wanted, silent):
+                    if lost := states.refuse_lost(there.wanted, silent):
                         raise DeviceError(f"{lost}\nNothing was changed.")
-                    parts = split_removal(run, silent)
+                    parts = states.split_removal(run, silent)
                 for part in parts:
                     self._run(player, part, target)
                     played.append(part.words)
@@ -309,18 +289,18 @@ class Performance:
 
     def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
         there, before = self._reckoned(target.wanted), self.state.under_way
-        cluster = over(there, target) if run.on == "there" and there is not None else target
-        run = allow_even(run, len(cluster.wanted.of_role("control_plane")))
+        cluster = states.over(there, target) if run.on == "there" and there is not None else target
+        run = states.allow_even(run, len(cluster.wanted.of_role("control_plane")))
         # Keep the possible remains of a killed run: this run may be killed too.
-        self.state = replace(self.state, there=there, under_way=begin(run, target, before))
+        self.state = replace(self.state, there=there, under_way=states.begin(run, target, before))
         self._write(cluster)
         if unknown := player.unknown(run, cluster.wanted.nodes):
-            why = f"reads the facts of {list_names(unknown)}, which are not here"
+            why = f"reads the facts of {states.list_names(unknown)}, which are not here"
             self._play(player, PlaybookRun("playbooks/facts.yml", why), cluster)
         self._play(player, run, cluster)
-        ended = after(there.wanted if there else None, run, target.wanted)
-        ways = over(there, target).endpoints if there else target.endpoints
-        left = end(run, target, before)
+        ended = states.after(there.wanted if there else None, run, target.wanted)
+        ways = states.over(there, target).endpoints if there else target.endpoints
+        left = states.end(run, target, before)
         self.state = replace(self.state, there=Cluster(ended, ways), under_way=left)
         self.keeper.save(self.state)
 
@@ -337,13 +317,13 @@ class Performance:
         there, under_way = self.state.there, self.state.under_way
         if there is None or under_way is None:
             return there
-        found = presumed(there.wanted, under_way, wanted)
-        return Cluster(found or there.wanted, over(under_way.cluster, there).endpoints)
+        found = states.presumed(there.wanted, under_way, wanted)
+        return Cluster(found or there.wanted, states.over(under_way.cluster, there).endpoints)
 
     def _write(self, cluster: Cluster) -> None:
         """Write the inventory; the state lists its digests before and after the write."""
         files = kubespray.render_inventory(cluster.wanted, cluster.endpoints)
-        ours = tuple(inventory_digest(name, text.encode()) for name, text in files.items())
+        ours = tuple(states.inventory_digest(name, text.encode()) for name, text in files.items())
         self.keeper.save(replace(self.state, inventory=(*self.state.inventory, *ours)))
         self.keeper.write_inventory(files)
         self.state = replace(self.state, inventory=ours)
@@ -357,13 +337,13 @@ class Performance:
             return {"changed": [], "state": {}}
         if begun is not None:  # the nodes of a killed run may have joined
             nodes = {**begun.wanted.nodes, **known.wanted.nodes}
-            known = Cluster(replace(known.wanted, nodes=nodes), over(begun, known).endpoints)
-        known = over(known, Cluster(self.request.wanted, self.request.endpoints))
+            known = Cluster(replace(known.wanted, nodes=nodes), states.over(begun, known).endpoints)
+        known = states.over(known, Cluster(self.request.wanted, self.request.endpoints))
         if self.request.reset == "deny":
             raise DeviceError(fault_text(__file__, "reset-denied"))
         if edited := edited_inventory(self.keeper, self.state):
             raise DeviceError(f"{edited}\nNothing was changed.")
-        run, player = reset_run(), self._player()
+        run, player = states.reset_run(), self._player()
         self._write(known)
         self._play(player, run, known)
         for folder in (self.keeper.inventory, self.keeper.facts):
@@ -375,7 +355,7 @@ class Performance:
 @contextmanager
 def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance]:
     request = kubespray.parse_request(text)
-    keeper = Keeper(FOLDER / request.stack)
+    keeper = Keeper(states.FOLDER / request.stack)
     keeper.folder.mkdir(parents=True, exist_ok=True)
     with (keeper.folder / "lock").open("a") as lock:
         try:
@@ -407,7 +387,7 @@ def kubespray_changes(
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()
     request = kubespray.parse_request(kubernetes.playbooks.step.desired)
-    keeper = Keeper(FOLDER / request.stack)
+    keeper = Keeper(states.FOLDER / request.stack)
     state = keeper.load(recorded)
     decision = decide_on(state, request)
     edited = edited_inventory(keeper, state)

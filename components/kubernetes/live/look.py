@@ -13,17 +13,9 @@ from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
-from components.kubernetes.live import why
+from components.kubernetes.live import read, why
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
-from components.kubernetes.live.read import (
-    DEPLOYED,
-    Key,
-    Live,
-    Reader,
-    Release,
-    ReleaseRef,
-    choose_release,
-)
+from components.kubernetes.live.read import Key, Live, Reader, Release, ReleaseRef
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.planes.base import ClusterRef
 
@@ -182,9 +174,9 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
             gone = FieldDrift("", ABSENT, _INSTALL, ours=False)
             objects.append(ObjectDrift(str(ref), (gone,)))
             continue
-        if (status := found.release.status) != DEPLOYED:
+        if (status := found.release.status) != read.DEPLOYED:
             undeployed[ref.name] = status
-            objects.append(ObjectDrift(str(ref), (FieldDrift("status", status, DEPLOYED),)))
+            objects.append(ObjectDrift(str(ref), (FieldDrift("status", status, read.DEPLOYED),)))
         objects += _drifts(found.live, ref.name)
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
     nodes = ((name, look.nodes[name]) for name in look.asked.nodes if name in look.nodes)
@@ -246,7 +238,7 @@ def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
 
 def read_release(reader: Reader, ref: ReleaseRef) -> ReleaseLook:
     """A Helm release, and its objects and chart definitions that exist."""
-    release = choose_release(reader.list(ref.secrets), ref)
+    release = read.choose_release(reader.list(ref.secrets), ref)
     if release is None:
         return ReleaseLook(None)
     bodies = (*release.definitions, *release.objects)
@@ -276,7 +268,7 @@ def find_not_ready(calls: Calls, asked: Asked) -> tuple[why.NotReady, ...]:
         found.append(why.NotReady(counted(len(names), "object"), absent))
     for ref, look in releases.items():
         state = "not there" if look.release is None else f"its status is {look.release.status}"
-        if look.release is None or look.release.status != DEPLOYED:
+        if look.release is None or look.release.status != read.DEPLOYED:
             found.append(why.NotReady(str(ref), state))
     if any(live.get("kind") in why.OPERATOR_POLICIES for live in there.values()):
         # No plan lists the workloads that an operator started for its policy.

@@ -21,17 +21,9 @@ from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
-from components.kubernetes.planes import base
+from components.kubernetes.planes import base, node_files
 from components.kubernetes.planes.balancers import ca_step, plan_balancers, plan_filters
-from components.kubernetes.planes.node_files import (
-    CA_FILE,
-    access_step,
-    kubelet_arguments,
-    kubernetes_call,
-    numbered_lines,
-    render_registries,
-    script_step,
-)
+from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines, script_step
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
@@ -97,7 +89,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> base.KubernetesPlan:
         filters=plan_filters(spec, plane, stack),
         servers=servers,
         agents=agents,
-        access=access_step(spec, server_url(spec), "k3s_access"),
+        access=node_files.access_step(spec, server_url(spec), "k3s_access"),
         # The registry's password on each node, in a separate file.
         logins=tuple(
             _secret_step(host, base.LOGIN_SUFFIX, "k3s_registry", account.secret)
@@ -177,9 +169,9 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         lines["reset"] = "allow"
     lines["k3s.service" if serves else "k3s-agent.service"] = "enabled/active"
     lines |= numbered_lines("config.yaml", render_config(spec, host))
-    lines |= numbered_lines("registries.yaml", render_registries(spec))
+    lines |= numbered_lines("registries.yaml", node_files.render_registries(spec))
     if (registry := spec.sources.registry) is not None and registry.ca is not None:
-        lines |= numbered_lines(CA_FILE, registry.ca.strip())
+        lines |= numbered_lines(node_files.CA_FILE, registry.ca.strip())
     lines |= numbered_lines("proxy.env", proxy_file(spec))
     apply = through_proxy(spec, kubernetes_call("k3s_install"))
     return script_step(host, "-k3s", lines, apply, kubernetes_call("k3s_undo"), INSTALL_DEADLINE_S)
@@ -199,7 +191,7 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
     elif host.gpus and wanted and toolkit_owner(spec) != "operator":
         # K3s finds NVIDIA's runtime when it starts; without it pods get runc, and see no GPU.
         lines["default-runtime"] = "nvidia"
-    if arguments := kubelet_arguments(spec, host):
+    if arguments := node_files.kubelet_arguments(spec, host):
         lines["kubelet-arg"] = "[" + ", ".join(f'"{each}"' for each in arguments) + "]"
     if spec.servers[0] != host:
         lines["server"] = f'"{join_url(spec, host)}"'
