@@ -16,19 +16,7 @@ from pydantic import JsonValue
 from components.core.errors import SpecError
 from components.core.to_json import HIDDEN
 from components.jobs import templates
-from components.jobs.templates import (
-    RUN,
-    JsonObject,
-    env_list,
-    job_environment,
-    job_script,
-    keep_devices,
-    make,
-    make_metadata,
-    on_devices,
-    outside_meshes,
-    ssh_port,
-)
+from components.jobs.templates import RUN, JsonObject, env_list, job_script, make
 from components.kubernetes import manifest
 from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
 from components.model.cluster import ClusterSpec
@@ -127,7 +115,7 @@ def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
         mounts=({"name": "data", "mountPath": sample.mount_path},),
         volumes=(_data(sample),),
         selector=dict(NODE_LABELS),
-        before=keep_devices(spec, kind, in_host=attachment.host_network),
+        before=templates.keep_devices(spec, kind, in_host=attachment.host_network),
     )
 
 
@@ -157,7 +145,7 @@ def _attachment(spec: ClusterSpec, sample: DeepSpeed, kind: WorkerKind) -> PodAt
 def deepspeed_launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
     """The launcher of a DeepSpeed job, which runs `call` once its workers answer."""
     attachment = _attachment(spec, sample, deepspeed_kind(spec, sample))
-    port = ssh_port(spec, host_network=attachment.host_network)
+    port = templates.ssh_port(spec, host_network=attachment.host_network)
     text = job_script("deepspeed_launch").replace("deepspeed_port", str(port))
     script = text.replace("deepspeed_call", " ".join(call))
     return {
@@ -165,7 +153,7 @@ def deepspeed_launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ..
         "image": sample.image,
         "command": ["/bin/sh", "-c", script],
         # DeepSpeed hands variables that begin with NCCL on to its workers.
-        "env": env_list(job_environment(spec)),
+        "env": env_list(templates.job_environment(spec)),
     }
 
 
@@ -193,7 +181,7 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     if own is None:
         return ()
     spaces = own.namespaces or (spec.pod_network.namespace,)
-    data: dict[str, JsonObject] = {ENVIRONMENT: {**job_environment(spec)}}
+    data: dict[str, JsonObject] = {ENVIRONMENT: {**templates.job_environment(spec)}}
     if script := on_rails_script(spec):
         data[SCRIPTS] = {ON_RAILS: script}
     bodies: list[tuple[str, Body]] = [
@@ -242,7 +230,7 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
 
 def on_rails_script(spec: ClusterSpec) -> str:
     """The program that finds the pod's RDMA devices, then runs its arguments; empty for VFs."""
-    words = on_devices(spec, ())
+    words = templates.on_devices(spec, ())
     return f"#!/bin/sh\n{words[_SH_C]}" if len(words) > _SH_C else ""
 
 
@@ -331,11 +319,13 @@ def mpi_job(
     }
     return make(
         "mpi-job",
-        metadata=make_metadata(spec, name),
+        metadata=templates.make_metadata(spec, name),
         gpus=workers.gpus,
         count=workers.count,
         deadline_s=int(spec.acceptance.timeout_s),
-        launcher=outside_meshes({"spec": {"containers": [launcher], **tolerations(spec), **pod}}),
+        launcher=templates.outside_meshes(
+            {"spec": {"containers": [launcher], **tolerations(spec), **pod}}
+        ),
         worker=rail_pod(spec, workers, own, container),
     )
 
@@ -372,7 +362,7 @@ def rail_pod(
         volumes=volumes,
         more=more,
     )
-    return outside_meshes(template)
+    return templates.outside_meshes(template)
 
 
 def rail_container(
@@ -390,7 +380,7 @@ def rail_container(
     ]
     if file := spec.jobs.topology_file:
         mounts.insert(1, {"name": _TOPOLOGY_VOLUME, "mountPath": file.mount_path, "readOnly": True})
-    env = [*env_list(job_environment(spec)), *own]
+    env = [*env_list(templates.job_environment(spec)), *own]
     more: JsonObject = {"env": env, "volumeMounts": mounts}
     return templates.make_container(workers.image, name, limits) | more
 
@@ -454,7 +444,7 @@ def torch_objects(
         rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
         env = [*env_list(values), {"name": "PET_NODE_RANK", "valueFrom": rank}]
     container = rail_container(spec, workers, _NODE, env)
-    container["command"] = [*on_devices(spec, ("torchrun", *program), kind)]
+    container["command"] = [*templates.on_devices(spec, ("torchrun", *program), kind)]
     label = "batch.kubernetes.io/job-name" if plain else "jobset.sigs.k8s.io/jobset-name"
     own, more = JsonObject({label: job}), {**_ONCE, **({"subdomain": job} if plain else {})}
     words = {
@@ -467,6 +457,6 @@ def torch_objects(
     labels = {} if plain else {"trainer.kubeflow.org/framework": "torch"}
     first, second = ("torch-service", "torch-job") if plain else ("torch-runtime", "torch-train")
     return (
-        make(first, metadata=make_metadata(spec, name, **labels), **words),
-        make(second, metadata=make_metadata(spec, name), **words),
+        make(first, metadata=templates.make_metadata(spec, name, **labels), **words),
+        make(second, metadata=templates.make_metadata(spec, name), **words),
     )
