@@ -17,21 +17,10 @@ import yaml
 
 from components.acceptance import evidence
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
+from components.acceptance.probes import probe_job, probe_plan
 from components.acceptance.probes.ib_look import IbLook, plan_ib_limits, plan_ib_looks
-from components.acceptance.probes.probe_job import (
-    HostProbe,
-    ProbeJob,
-    plan_payload_probes,
-    rail_speeds,
-)
-from components.acceptance.probes.probe_plan import (
-    Budget,
-    Way,
-    list_unproven,
-    plan_probes,
-    ports_between,
-    worker_groups,
-)
+from components.acceptance.probes.probe_job import HostProbe, ProbeJob
+from components.acceptance.probes.probe_plan import Budget, Way
 from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
@@ -187,7 +176,7 @@ class AcceptancePlan:
 
 def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
-    cluster, age = plan_probes(spec), spec.acceptance.max_age_days
+    cluster, age = probe_plan.plan_probes(spec), spec.acceptance.max_age_days
     shared = (
         spec.jobs, spec.acceptance, spec.rdma, *spec.rails, spec.pod_network, spec.operators,
         spec.kubernetes, spec.containers, spec.ib_fabric,
@@ -197,7 +186,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         replace(_probe(spec, job.probe, job=job), round=number)
         for job, number in zip(cluster.jobs, cluster.rounds, strict=True)
     ]
-    on_hosts = [_probe(spec, host.probe, host=host) for host in plan_payload_probes(spec)]
+    on_hosts = [_probe(spec, host.probe, host=host) for host in probe_job.plan_payload_probes(spec)]
     return AcceptancePlan(
         cluster=spec.name,
         gate=spec.acceptance.gate,
@@ -237,7 +226,9 @@ def _limits(spec: ClusterSpec) -> Limits:
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         waived=dict(spec.waive),
-        rails=tuple(_rail_limit(spec, name, speed) for name, speed in rail_speeds(spec).items()),
+        rails=tuple(
+            _rail_limit(spec, name, speed) for name, speed in probe_job.rail_speeds(spec).items()
+        ),
         pair_fraction=asked.perftest_min_fraction,
         nccl_fraction=asked.nccl_min_fraction,
         losses=asked.limits,
@@ -253,8 +244,8 @@ def _limits(spec: ClusterSpec) -> Limits:
         # The benchmark takes 2^1 to 2^(maxsize - 1) elements a rank.
         scan_sizes=scan.maxsize_exponent - 1 if scan else 0,
         ib=plan_ib_limits(spec),
-        groups=worker_groups(spec),
-        unproven=list_unproven(spec),
+        groups=probe_plan.worker_groups(spec),
+        unproven=probe_plan.list_unproven(spec),
         hcas=fabric.hcas if fabric else 0,
         hca_rate_gbit_s=fabric.rate_gbit_s if fabric else 0.0,
         hca_names=fabric.expected_hcas if fabric else (),
@@ -331,7 +322,7 @@ def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) 
     found = spec.rail(rail)
     leaves = [device for role, device, _ in places if role.startswith("switch_")]
     if found is not None and found.leaves and len({*leaves}) > 1:
-        places += ports_between(spec, *leaves)
+        places += probe_plan.ports_between(spec, *leaves)
     places.sort(key=lambda place: _ORDER.index(place[0]))
     dark = {host.name for host in (sender, receiver) if host.ssh is None}
     return [

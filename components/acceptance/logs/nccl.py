@@ -14,14 +14,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.acceptance.logs import log_model
-from components.acceptance.logs.lines import (
-    COMM_ABORT,
-    FailureFinder,
-    nccl_finder,
-    open_log,
-    read_json,
-)
+from components.acceptance.logs import lines, log_model
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
 from components.acceptance.logs.nccl_lines import Paths, Table, fits
 
@@ -151,7 +144,9 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
     Truth values are strings, `nwrong` is null when nothing was checked, and `env` holds the whole
     environment of the job: nothing of it is read, which keeps secrets out of evidence.
     """
-    logs = read_json(text, "nccl-tests", lambda value: _json_log(_Document.model_validate(value)))
+    logs = lines.read_json(
+        text, "nccl-tests", lambda value: _json_log(_Document.model_validate(value))
+    )
     if isinstance(logs, ParseProblem):
         return logs
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
@@ -259,7 +254,7 @@ class Run:
 
     table: Table = field(default_factory=Table)
     paths: Paths = field(default_factory=Paths)
-    finder: FailureFinder = field(default_factory=nccl_finder)
+    finder: lines.FailureFinder = field(default_factory=lines.nccl_finder)
     collective: str = ""
     library: str = ""
     """The release of NCCL, as nccl-tests asked the library for it."""
@@ -428,11 +423,11 @@ class _Reader:
 
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     """Reads a log of nccl-tests (text or JSON) or of another program over NCCL, or its pieces."""
-    document, lines = open_log(source)
+    document, rest = lines.open_log(source)
     if document is not None:
         return parse_nccl_json(document) if isinstance(document, str) else document
     reader = _Reader()
-    for stream, text in lines:
+    for stream, text in rest:
         reader.feed(stream, text)
     for run in reader.runs:
         run.table.finish()
@@ -482,7 +477,9 @@ def _log(run: Run) -> NcclLog:
         networks=dict(paths.networks),
         hosts=tuple(paths.hosts.values()),
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
-        failures=tuple(it for it in run.finder.explained() if aborts or it.kind != COMM_ABORT),
+        failures=tuple(
+            it for it in run.finder.explained() if aborts or it.kind != lines.COMM_ABORT
+        ),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,

@@ -13,13 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from components.acceptance.logs.lines import (
-    FailureFinder,
-    last_digit,
-    open_log,
-    perftest_finder,
-    read_json,
-)
+from components.acceptance.logs import lines
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 
 _LABELS: Final = {
@@ -101,7 +95,7 @@ def parse_perftest_json(text: str) -> list[_Run] | ParseProblem:
     JSON but for `sl:` of a test with QoS. A document has only one size, because the tool writes the
     whole file again for each size.
     """
-    found = read_json(text, "perftest", _document, str)
+    found = lines.read_json(text, "perftest", _document, str)
     if isinstance(found, ParseProblem):
         quoted = _UNQUOTED.sub(
             lambda line: (
@@ -109,7 +103,7 @@ def parse_perftest_json(text: str) -> list[_Run] | ParseProblem:
             ),
             text,
         )
-        return read_json(_LAST_COMMA.sub(r"\1", quoted), "perftest", _document, str)
+        return lines.read_json(_LAST_COMMA.sub(r"\1", quoted), "perftest", _document, str)
     return found
 
 
@@ -165,7 +159,7 @@ class _Run:
     """End and GID; the many connections of a test have the same two."""
     end: str = ""
     notes: dict[str, None] = field(default_factory=dict[str, None])
-    finder: FailureFinder = field(default_factory=perftest_finder)
+    finder: lines.FailureFinder = field(default_factory=lines.perftest_finder)
 
     @property
     def has_result(self) -> bool:
@@ -264,12 +258,12 @@ class _Run:
 
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
     """Reads the output of one end of a perftest, or of both: of each row the slower one."""
-    document, lines = open_log(source)
+    document, rest = lines.open_log(source)
     if document is not None:
         found = parse_perftest_json(document) if isinstance(document, str) else document
         return found if isinstance(found, ParseProblem) else _logs(found)
     runs = [_Run()]
-    for _, text in lines:
+    for _, text in rest:
         if attempt := _ATTEMPT.match(text):
             _take_attempt(runs, begins=attempt[1] is None, waits=attempt[2] is not None)
             continue
@@ -353,6 +347,9 @@ def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
         return row
     gbit_per_mpps = row.size_bytes * 8 / 1e3
     expected = gbit_per_mpps * rate
-    unsure = gbit_per_mpps * last_digit(cells["MsgRate"]) + last_digit(cells["average"]) * scale
+    unsure = (
+        gbit_per_mpps * lines.last_digit(cells["MsgRate"])
+        + lines.last_digit(cells["average"]) * scale
+    )
     slack = unsure / 2 + _RATE_SLACK * expected
     return row if abs(row.average_gbit_s - expected) <= slack else None
