@@ -96,8 +96,7 @@ class Rdma(units.Frozen):
     @property
     def cnp_priority(self) -> int:
         """Priority and class of congestion notifications: `cnp_class`, else DSCP / 8."""
-        derived = self.cnp_dscp // DSCP_PER_PRIORITY
-        return derived if self.cnp_class is None else self.cnp_class
+        return self.cnp_dscp // DSCP_PER_PRIORITY if self.cnp_class is None else self.cnp_class
 
     @property
     def host_pfc(self) -> bool:

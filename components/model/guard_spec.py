@@ -66,11 +66,7 @@ class Guards(Frozen):
     """Settings of hosts."""
 
     def way(self, kind: str) -> Way:
-        """Return the reaction to one kind, named `switch.schedule`.
-
-        Raises:
-            ValueError: The kind does not exist.
-        """
+        """Return the reaction to one kind, named `switch.schedule`; ValueError without that one."""
         layer, _, name = kind.partition(".")
         part = {"switch": self.switch, "host": self.host}.get(layer)
         if part is None or name not in type(part).model_fields:

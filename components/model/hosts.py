@@ -222,8 +222,7 @@ class Host(units.Frozen):
         """Default to 0 VFs on a host outside of the cluster, or without a login."""
         values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         role, nics = cast("object", values.get("role")), cast("object", values.get("nics"))
-        outside = isinstance(role, str) and role in OUTSIDE
-        bare = outside or values.get("login") == "none"
+        bare = (isinstance(role, str) and role in OUTSIDE) or values.get("login") == "none"
         if not bare or not isinstance(nics, list | tuple):
             return cast("object", data)
         rows = [
@@ -249,11 +248,7 @@ class Host(units.Frozen):
 
     @property
     def way(self) -> units.Ssh:
-        """The SSH login of the host.
-
-        Raises:
-            Bug: The host has no login: the caller must leave it out.
-        """
+        """The SSH login of the host; Bug if it has none, since the caller must leave it out."""
         if self.ssh is None:
             raise Bug(f"{self.name} needs a login, but lacks ssh")
         return self.ssh

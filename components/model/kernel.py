@@ -51,9 +51,8 @@ def _flaw_of_number(name: str, value: str) -> PydanticCustomError | None:
     if (plain := _in_kernel_form(name, words)) != words:
         meant = "" if name == _PORT_RANGE else ", if it counts bytes"
         return refuse(f"no kernel takes {value} for {name}", f"write {' '.join(plain)}{meant}.")
-    if name in _NO_NUMBERS or not all(_DIGITS.fullmatch(word) for word in words):
-        return None
-    if not any(_NOT_DECIMAL.match(word) for word in words):
+    are_numbers = name not in _NO_NUMBERS and all(map(_DIGITS.fullmatch, words))
+    if not are_numbers or not any(map(_NOT_DECIMAL.match, words)):
         return None
     read = " ".join(_as_kernel(word) for word in words)
     decimal = " ".join(re.sub(r"^(-?)0+(?=[0-9])", r"\1", word) for word in words)
@@ -82,8 +81,7 @@ def _in_kernel_form(name: str, words: list[str]) -> list[str]:
 def _as_kernel(word: str) -> str:
     """Write a number as the kernel prints it; drop leading zeros that it cannot read."""
     try:
-        is_octal = re.fullmatch(r"-?0[0-9]+", word)
-        return str(int(word, 8) if is_octal else int(word, 0))
+        return str(int(word, 8) if re.fullmatch(r"-?0[0-9]+", word) else int(word, 0))
     except ValueError:
         return str(int(word))
 
@@ -101,8 +99,7 @@ def _settings(value: object) -> object:
             found += [InitErrorDetails(type=t, loc=loc, input=own, ctx=ctx) for t, ctx in parts]
             continue
         if name in _OWNED:
-            fix = f"{_OWNED[name]}; remove it here."
-            flaw = refuse(f"{name} is not set through sysctls", fix)
+            flaw = refuse(f"{name} is not set through sysctls", f"{_OWNED[name]}; remove it here.")
         elif not re.fullmatch(_NAME, name):
             fix = "write it as sysctl -a prints it, for example net.core.rmem_max."
             flaw = refuse(f'no kernel has a setting "{name}"', fix, KNOWN_SETTINGS)

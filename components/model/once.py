@@ -24,8 +24,7 @@ def once(build: Callable[[Source], Result]) -> Callable[[Source], Result]:
         key = id(source)
         found = kept.get(key)
         if found is None:
-            gone = weakref.ref(source, lambda _: kept.pop(key, None))
-            found = kept[key] = gone, build(source)
+            found = kept[key] = weakref.ref(source, lambda _: kept.pop(key, None)), build(source)
         return found[1]
 
     return recall

@@ -73,8 +73,7 @@ def with_version_set(site: object) -> object:
         own = _mapping(chart)
         mappings = isinstance(operator, Mapping) and isinstance(chart, Mapping)
         if mappings and own.keys().isdisjoint({"chart", "version"}):
-            ours = {**own, "version": version}
-            operators[key] = {**_mapping(operators[key]), "chart": ours}
+            operators[key] = {**_mapping(operators[key]), "chart": {**own, "version": version}}
             changed["operators"] = operators
     return changed
 

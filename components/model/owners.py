@@ -188,8 +188,7 @@ def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
 def written_owner(spec: ClusterSpec, part: Part) -> Owner | None:
     """Return the owner that the file writes for a part; None if the file does not name one."""
     plane = spec.kubernetes
-    written = plane.components if isinstance(plane, ExistingPlane) else ClusterParts()
-    return getattr(written, part)
+    return getattr(plane.components if isinstance(plane, ExistingPlane) else ClusterParts(), part)
 
 
 def installs(spec: ClusterSpec, part: Part) -> bool:
@@ -205,8 +204,7 @@ def needs(spec: ClusterSpec, part: Part) -> bool:
 @once
 def owners_of(spec: ClusterSpec) -> Mapping[Part, Owner]:
     """Who brings each part; `none` for all on a site without Kubernetes."""
-    beside = written_owner(spec, "network_operator") == "theirs"
-    theirs = plugin_of(spec) if beside else None
+    theirs = plugin_of(spec) if written_owner(spec, "network_operator") == "theirs" else None
     owners: dict[Part, Owner] = {
         part: "theirs" if part == theirs else "ours" for part in _needed(spec)
     }
@@ -251,9 +249,7 @@ def pool_files_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"]
     """
     if not any(rail.leaves for rail in spec.rails):
         return None
-    if gives_addresses(spec):
-        return "whereabouts"
-    return "cni_plugins" if draws_blocks(spec) else None
+    return "whereabouts" if gives_addresses(spec) else "cni_plugins" if draws_blocks(spec) else None
 
 
 def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
@@ -273,8 +269,7 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
     """Describe in one line how Railyard treats hosts without a login; empty without such hosts."""
     if not hosts:
         return ()
-    named = shortened(hosts, _SHOWN)
-    return (f"{named}: not touched and not read: no login (login: none)",)
+    return (f"{shortened(hosts, _SHOWN)}: not touched and not read: no login (login: none)",)
 
 
 def runs_on_foreign_fabric(spec: ClusterSpec) -> bool:

@@ -43,10 +43,7 @@ def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:
 
 
 def with_jump_hosts(spec: ClusterSpec) -> ClusterSpec:
-    """Return the site with each device's jump hosts looked up.
-
-    An impossible path stays as written: the rule `jump-host` refuses it.
-    """
+    """Look up each device's jump hosts; an impossible path stays, and `jump-host` refuses it."""
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
     if not known:
         return spec
@@ -85,10 +82,7 @@ class RailSubnet:
 
 @once
 def is_flat(spec: ClusterSpec) -> bool:
-    """Whether all rails are one network: several rails with one VLAN and one subnet.
-
-    Each card and pod then has all others of every rail as its neighbours.
-    """
+    """Whether several rails have one VLAN and one subnet, so all cards and pods are neighbours."""
     networks = {(rail.vlan, rail.subnet) for rail in spec.rails}
     return len(spec.rails) > 1 and len(networks) == 1 and not any(r.leaves for r in spec.rails)
 

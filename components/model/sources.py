@@ -69,11 +69,7 @@ class JumpError(ValueError):
 
 
 def hops_of(names: tuple[str, ...], known: Mapping[str, JumpHost]) -> tuple[JumpHost, ...]:
-    """Return the jump hosts of a way in order, each after those that lead to it.
-
-    Raises:
-        JumpError: A name is unknown, or a jump host leads to itself.
-    """
+    """Return the jump hosts of a way in order, each after those that lead to it; or JumpError."""
     found: dict[str, JumpHost] = {}
     for name in names:
         found.update({hop.name: hop for hop in _way_to(name, known, ())})
@@ -94,11 +90,7 @@ def _way_to(
 
 
 def with_way(ssh: Ssh, default: tuple[str, ...], known: Mapping[str, JumpHost]) -> Ssh:
-    """Return the `ssh` with its jump hosts looked up; without jump hosts it stays as it is.
-
-    Raises:
-        JumpError: A jump host is unknown, or the jump hosts form a circle.
-    """
+    """Return the `ssh` with its jump hosts looked up, unchanged if there are none; or JumpError."""
     names = default if ssh.jump is None else ssh.jump
     if not names:
         return ssh

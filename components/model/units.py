@@ -130,10 +130,7 @@ class Frozen(BaseModel):
 
 
 def short_form(key: str, example: str) -> BeforeValidator:
-    """Read a mapping that can also be written as the text of one of its keys.
-
-    It refuses a number, a list and null.
-    """
+    """Read a mapping, or the text of one of its keys; refuse a number, a list and null."""
 
     def read(value: object) -> object:
         if value is None or isinstance(value, bool | int | float | list):
@@ -173,20 +170,14 @@ def _ipv4(kind: type[IPv4Address | IPv4Network], example: str) -> BeforeValidato
     return BeforeValidator(read)
 
 
-def _pci(value: str) -> str:
-    lowered = value.lower()
-    if not _PCI.fullmatch(lowered):
-        raise ValueError(f"{value!r} is not a PCI address; expected for example '0000:05:00.0'")
-    return lowered
+def _of_form(form: re.Pattern[str], what: str, *, lower: bool = False) -> AfterValidator:
+    def read(value: str) -> str:
+        text = value.lower() if lower else value
+        if not form.fullmatch(text):
+            raise ValueError(f"{value!r} is not a {what}")
+        return text
 
-
-def _port(value: str) -> str:
-    if not _PORT.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is not a switch port; expected for example '1/1', '1/1/2', 'swp1' or "
-            "'Ethernet1/1'"
-        )
-    return value
+    return AfterValidator(read)
 
 
 def _guid_digits(text: str) -> str:
@@ -222,11 +213,15 @@ def _port_guid(value: object) -> object:
 
 PciAddress = Annotated[
     str,
-    AfterValidator(_pci),
+    _of_form(_PCI, "PCI address; expected for example '0000:05:00.0'", lower=True),
     form_schema(r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$"),
 ]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
-PortName = Annotated[str, AfterValidator(_port), form_schema(rf"^({_PORT.pattern})$")]
+PortName = Annotated[
+    str,
+    _of_form(_PORT, "switch port; expected for example '1/1', '1/1/2', 'swp1' or 'Ethernet1/1'"),
+    form_schema(rf"^({_PORT.pattern})$"),
+]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
 lanes throughout."""

@@ -129,8 +129,7 @@ def worker_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
     fabric = spec.rdma.transport == "infiniband"  # every worker with HCAs has the same number
     for host in spec.workers:
         rails, fitted = tuple(speeds_of(spec, host).items()), fabric and host.hcas > 0
-        key = (host.gpus, host.gpu_model, rails, fitted)
-        found.setdefault(key, []).append(host)
+        found.setdefault((host.gpus, host.gpu_model, rails, fitted), []).append(host)
     owners = Counter(group for hosts in found.values() for group in {host.group for host in hosts})
     kinds: list[WorkerKind] = []
     for (gpus, _, speeds, _), hosts in found.items():
