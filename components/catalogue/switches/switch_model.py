@@ -354,6 +354,6 @@ def read_file(name: str, folder: Path) -> object:
 
 
 @cache
-def read_model(name: str) -> SwitchModel:
+def read_model(name: str, folder: Path) -> SwitchModel:
     """Read one model; ValidationError if its file is not sound."""
-    return SwitchModel.model_validate(read_file(name, FOLDER)).model_copy(update={"name": name})
+    return SwitchModel.model_validate(read_file(name, folder)).model_copy(update={"name": name})
