@@ -187,20 +187,18 @@ def look_at_switch(
         return exchange.look(desired).model_copy(update={"identity": who}), identity
 
 
-def read_counters(
-    endpoint: Endpoint, system: str, ports: Sequence[str], secrets: Mapping[str, str]
-) -> dict[str, PortCounters]:
-    """Read the per-priority counters of some ports, over one connection."""
-    with _reading(endpoint, system, secrets) as exchange:
-        return exchange.read_counters(ports)
-
-
 def read_counted(
-    endpoint: Endpoint, system: str, ports: Sequence[str], secrets: Mapping[str, str], *, bfd: bool
+    endpoint: Endpoint,
+    system: str,
+    ports: Sequence[str],
+    secrets: Mapping[str, str],
+    *,
+    bfd: bool | None = None,
 ) -> tuple[dict[str, PortCounters], Sessions | None]:
-    """Read counters, and BGP's sessions if the switch has routed links."""
+    """Read the counters of some ports, and BGP's sessions unless `bfd` is None: no routed links."""
     with _reading(endpoint, system, secrets) as exchange:
-        return exchange.read_counters(ports), exchange.read_sessions(bgp=True, bfd=bfd)
+        counters = exchange.read_counters(ports)
+        return counters, exchange.read_sessions(bgp=bfd is not None, bfd=bool(bfd))
 
 
 @contextmanager

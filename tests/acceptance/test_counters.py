@@ -338,14 +338,19 @@ def test_all_devices_are_read_and_one_that_fails_hides_no_other(
         return HostAnswer(TWO, "", 0)
 
     def read(
-        endpoint: Endpoint, system: str, ports: tuple[str, ...], secrets: dict[str, str]
-    ) -> dict[str, PortCounters]:
+        endpoint: Endpoint,
+        system: str,
+        ports: tuple[str, ...],
+        secrets: dict[str, str],
+        *,
+        bfd: bool | None,
+    ) -> tuple[dict[str, PortCounters], None]:
         asked.append((endpoint.device, secrets[endpoint.password_secret or ""]))
-        assert system == "onyx"
-        return {name: port(1, 2) for name in ports}
+        assert (system, bfd) == ("onyx", None)
+        return {name: port(1, 2) for name in ports}, None
 
     monkeypatch.setattr(counters, "run_on_host", run)
-    monkeypatch.setattr(counters, "read_counters", read)
+    monkeypatch.setattr(counters, "read_counted", read)
     secrets = {"ssh_private_key": "key", "switch_password": "word"}
     snapshot = asyncio.run(read_snapshot(SOURCES, secrets))
     assert sorted(asked) == [("gpu01", "key"), ("gpu02", "key"), ("leaf-01", "word")]

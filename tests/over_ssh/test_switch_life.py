@@ -79,7 +79,7 @@ def check_counters(room: SwitchRoom) -> None:
     """What a class sent is counted in that class."""
     port = room.lab.port
     room.switch.add_counters(port, 3, tx_bytes=7_000_000_000)
-    counted = device.read_counters(room.endpoint, room.system, [port], room.secrets)
+    counted, _ = device.read_counted(room.endpoint, room.system, [port], room.secrets)
     assert counted[port].by_priority[3].tx_bytes == 7_000_000_000
 
 

@@ -17,7 +17,7 @@ from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
 from components.core.templates import read_table
 from components.fabric.cabling import find_routing_faults
-from components.fabric.device import read_counted, read_counters
+from components.fabric.device import read_counted
 from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 
@@ -101,14 +101,10 @@ async def _read(
     endpoint = source.endpoint
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
-        asked = (endpoint, source.os, source.interfaces, secrets)
-        lost: tuple[RoutingFault, ...] = ()
-        if source.links is None:
-            ports = await asyncio.to_thread(read_counters, *asked)
-        else:
-            bfd = bool(source.links.bfd)
-            ports, sessions = await asyncio.to_thread(read_counted, *asked, bfd=bfd)
-            lost = find_routing_faults(source.links, sessions)
+        links, asked = source.links, (endpoint, source.os, source.interfaces, secrets)
+        bfd = bool(links.bfd) if links else None
+        ports, sessions = await asyncio.to_thread(read_counted, *asked, bfd=bfd)
+        lost = find_routing_faults(links, sessions) if links else ()
         counted = {name: (flatten_port(port), port.unread) for name, port in ports.items()}
         return counted, lost
     command = counters_script(() if on_fabric else source.interfaces)
