@@ -211,19 +211,15 @@ def routing_faults(
 
 
 def drift_of_switch(
-    device: str,
-    step: str,
-    desired: SwitchState,
-    applied: Applied,
-    facts: SwitchState | Unreachable | None,
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
 ) -> DeviceDrift:
     """Compare one switch with the state last applied to it."""
-    recorded = applied.step(step)
+    recorded = applied.step(plan.step)
     if recorded is None or not recorded.stdin:
-        return make_drift(device, step, facts, (), edited=True, note=None)
+        return make_drift(plan.name, plan.step, facts, (), edited=True, note=None)
     was, note = applied_switch(recorded)
     found = diff_states(facts, was) if isinstance(facts, SwitchState) else ()
-    return make_drift(device, step, facts, found, edited=was != desired, note=note)
+    return make_drift(plan.name, plan.step, facts, found, edited=was != plan.desired, note=note)
 
 
 def preview_switch(

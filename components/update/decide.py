@@ -73,7 +73,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         facts = seen.switch(switch.name)
         neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
         found = replace(
-            edit.drift_of_switch(switch.name, switch.step, switch.desired, applied, facts),
+            edit.drift_of_switch(switch, applied, facts),
             cabling=find_wrong_cables(switch.cables, neighbours),
             beside=edit.foreign_settings_of(switch, applied, facts),
             routing=edit.routing_faults(switch, applied, facts, networks),

@@ -46,7 +46,7 @@ def applied_host(stdin: str) -> Applied:
 
 
 def look_at_switch(facts: SwitchState | Unreachable | None, applied: Applied) -> DeviceDrift:
-    return drift_of_switch(SWITCH.name, SWITCH.step, SWITCH.desired, applied, facts)
+    return drift_of_switch(SWITCH, applied, facts)
 
 
 def look_at_host(facts: HostState | Unreachable | None, applied: Applied) -> DeviceDrift:
@@ -74,9 +74,8 @@ def test_drift_is_measured_against_what_was_applied_and_not_against_the_file() -
     """The file now wants 9214 on 1/2; somebody made it 1500; 9216 was applied."""
     was = SWITCH.desired
     now = with_port(was, "1/2", mtu_bytes=9214)
-    drift = drift_of_switch(
-        SWITCH.name, SWITCH.step, now, applied_switch(was), with_port(was, "1/2", mtu_bytes=1500)
-    )
+    edited = SWITCH.model_copy(update={"desired": now})
+    drift = drift_of_switch(edited, applied_switch(was), with_port(was, "1/2", mtu_bytes=1500))
     assert drift.edited
     assert drift.differences == (Difference("port 1/2", "mtu_bytes", "1500", "9216"),)
 

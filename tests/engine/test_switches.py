@@ -40,7 +40,7 @@ applied = read_own_state()
 secrets = {{"switch_password": config.require("switch_password")}}
 drifts = tuple(
     drift_of_switch(
-        plan.name, plan.step, plan.desired, applied,
+        plan, applied,
         observe_switch(
             plan.endpoint, plan.os, asked_of_switch(plan, applied), secrets
         ),

@@ -85,7 +85,7 @@ def test_what_is_set_by_hand_is_said_and_nothing_else(system: str, tmp_path: Pat
         type_by_hand(room, played)
         seen = observe_switch(room.endpoint, system, asked, room.secrets)
         beside = foreign_settings_of(plan, applied, seen)
-        drift = drift_of_switch(plan.name, plan.step, plan.desired, applied, seen)
+        drift = drift_of_switch(plan, applied, seen)
     expected = {
         (row.kind, Difference(*each))
         for row in played
@@ -125,12 +125,12 @@ def test_what_is_to_be_repaired_is_ours_and_given_back(system: str, tmp_path: Pa
 
         assert foreign_settings_of(plan, applied, look()) == ()
         type_by_hand(room, played)
-        drift = drift_of_switch(plan.name, plan.step, plan.desired, applied, look())
+        drift = drift_of_switch(plan, applied, look())
         found = {(each.where, each.setting) for each in drift.differences}
         assert found >= {(f"port {port}", row.found[1]) for row in played for port in ports_of(row)}
         assert foreign_settings_of(plan, applied, look()) == (), "ours is not said twice"
         room.apply(room.request(baseline=baseline))
-        again = drift_of_switch(plan.name, plan.step, plan.desired, applied, look())
+        again = drift_of_switch(plan, applied, look())
         assert again.differences == ()
         device.run_restore(room.request(baseline=baseline), room.env)
         assert room.switch.snapshot()["running"] == was
@@ -150,7 +150,7 @@ def test_a_lossless_switch_as_the_plan_left_it_has_nothing_beside(
         asked = asked_of_switch(plan, applied)
         seen = observe_switch(room.endpoint, system, asked, room.secrets)
     assert foreign_settings_of(plan, applied, seen) == ()
-    assert drift_of_switch(plan.name, plan.step, plan.desired, applied, seen).differences == ()
+    assert drift_of_switch(plan, applied, seen).differences == ()
 
 
 def test_every_kind_is_in_the_table_for_every_system_that_carries_roce() -> None:

@@ -53,7 +53,7 @@ def recorded(run: str = "", judged: str | None = None, saved: str | None = None)
 
 
 def drift(applied: Applied) -> DeviceDrift:
-    return drift_of_switch(SWITCH.name, SWITCH.step, SWITCH.desired, applied, SWITCH.desired)
+    return drift_of_switch(SWITCH, applied, SWITCH.desired)
 
 
 @pytest.mark.parametrize(
