@@ -201,21 +201,14 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
-    system, title = system_of(port.switch.os), system_of(port.switch.os).title
-    form, release = system.links, system.parse_release(port.switch.release)
-    keys = [key for key, value in said if value is not None]
-    named = " and ".join(keys)
+    system, keys = system_of(port.switch.os), [key for key, value in said if value is not None]
+    form, title, named = system.links, system.title, " and ".join(keys)
     if isinstance(form, str):
         where = _where(port, *keys)
         yield find("link-setting-system", *where, named=named, port=port, title=title, form=form)
         return
     if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
         yield find("link-setting-autoneg", *_where(port, "autoneg"), title=title, port=port)
-    # `switch-release` reports a release that is too old for everything.
-    if release < form.since and form.since > system.min_release:
-        first = system.show_release(form.since)
-        what = f"{port.switch.release} cannot set {named} of port {port.name}: {first} can."
-        yield Finding(what, _where(port, *keys), f"upgrade the switch, or remove {named}.")
     # A speed that the port lacks; else error correction that the speed excludes.
     known, model = speeds_of(port.switch, port.name), port.switch.hardware
     split = any(port.name in each.parts for each in splits_of(port.switch).values())

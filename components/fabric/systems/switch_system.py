@@ -128,7 +128,6 @@ class LinkForm:
     by_lanes: bool = False
     """Speed and lanes are one word. Every part of a port is always there, and that word is what
     splits the port; elsewhere a split is a setting of the whole port."""
-    since: Release = (0, 0, 0)
 
 
 def _count_nothing(ports: Sequence[str]) -> Question[dict[str, base.PortCounters]]:
