@@ -93,14 +93,14 @@ def propose(host: Keys, path: SpecPath, look: HostLook, site: SiteRails) -> Prop
         raise UsageError(fault_text(__file__, "not-cards", place=place))
     placed = [(_pci(card, look), card) for card in written]
     known = dict(placed)
-    chosen = choose_rails(host, placed, look, site)
-    pairs = assign_gpus(look, chosen.rails)
+    rails, cabled, notes = choose_rails(host, placed, look, site)
+    pairs = assign_gpus(look, rails)
     found = {
         card.pci: _without_taken(
-            known.get(card.pci, {}), _values(card, chosen.rails[card.pci], pairs), written
+            known.get(card.pci, {}), _values(card, rails[card.pci], pairs), written
         )
         for card in look.cards
-        if card.pci in chosen.rails
+        if card.pci in rails
     }
     adapters = [card for card in look.cards if card.pci not in known]
     hcas = sum(card.link_layer == "InfiniBand" for card in adapters)
@@ -110,7 +110,7 @@ def propose(host: Keys, path: SpecPath, look: HostLook, site: SiteRails) -> Prop
         if key in host and host[key] != count:
             differences.append(_differs((*path, key), host[key], count))
     for number, (pci, card) in enumerate(placed):
-        rail, source = chosen.cabled.get(pci, ("", ""))
+        rail, source = cabled.get(pci, ("", ""))
         if rail and card.get("rail") not in (None, rail):
             place = (*path, "nics", number, "rail")
             differences.append(_differs(place, card.get("rail"), rail, source))
@@ -118,12 +118,12 @@ def propose(host: Keys, path: SpecPath, look: HostLook, site: SiteRails) -> Prop
         path=path,
         look=look,
         pairs=pairs,
-        rails=chosen.rails,
+        rails=rails,
         card_keys=keys,
         new_cards=tuple(values for pci, values in found.items() if pci not in known),
         host_keys={key: count for key, count in counts.items() if count and key not in host},
         differences=tuple(differences),
-        notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
+        notes=(*notes, *_notes(look, rails, pairs)),
     )
 
 
@@ -241,18 +241,6 @@ class SiteRails:
     """(Switch, port) to `host/rail`, or to `switch:port`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRails:
-    """The rail of each card, and the evidence for it."""
-
-    rails: Mapping[str, str]
-    """PCI address to rail."""
-    cabled: Mapping[str, tuple[str, str]]
-    """PCI address to rail and evidence, from a cable or an address. If the file gives that port to
-    another card, the rail is shown as `gpu02/rail-1`."""
-    notes: tuple[str, ...]
-
-
 def site_rails(site: Keys) -> SiteRails:
     """Read the rails of a file; `railyard check` reports malformed ones."""
     rails = [rail for rail in _mappings(site.get("rails")) if isinstance(rail.get("name"), str)]
@@ -280,8 +268,8 @@ def _mappings(value: Json) -> Iterator[dict[str, Json]]:
 
 def choose_rails(
     host: Keys, written: Sequence[tuple[str, Keys]], look: HostLook, site: SiteRails
-) -> ChosenRails:
-    """Give each Ethernet card a rail.
+) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]], list[str]]:
+    """Give each Ethernet card a rail: PCI address to rail; to rail and evidence; and notes.
 
     A rail in the file wins. Otherwise a cable by LLDP decides, or an address in a rail's subnet.
     The remaining cards get the remaining rails in the order of PCI addresses, so card k of each
@@ -290,6 +278,8 @@ def choose_rails(
     file, no card gets a rail by its order, because it may be the missing one.
 
     `written` has the host's cards in the file, each with its PCI address; empty if it is unknown.
+    Evidence is a cable or an address. If the file gives that port to another card, its rail is
+    shown as `gpu02/rail-1`.
     """
     of_cards = {pci or f"nics[{number}]": card for number, (pci, card) in enumerate(written)}
     written_rails = ((pci, card.get("rail")) for pci, card in of_cards.items())
@@ -320,7 +310,7 @@ def choose_rails(
     notes += [f"{card.pci} ({card.netdev}) is not written: {why}" for card in unplaced]
     if not site.names and rails:
         notes.append(f"the file lacks rails: write {', '.join(sorted(set(rails.values())))}")
-    return ChosenRails(rails, cabled, tuple(notes))
+    return rails, cabled, notes
 
 
 def _no_rail_card(host: Keys, card: CardFact, look: HostLook) -> str:

@@ -163,8 +163,7 @@ def _entries(
     first = declared.get(asked.old, "")
     begun = first in in_state - {""}
     if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
-        name = asked.old if begun else asked.new
-        raise UsageError(fault_text(__file__, "in-state", name=name))
+        raise UsageError(fault_text(__file__, "in-state", name=asked.old if begun else asked.new))
     left = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
     former = first if begun else asked.old if asked.old in in_state else ""
     former = "" if former == asked.new else former
