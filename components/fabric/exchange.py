@@ -216,7 +216,7 @@ class Exchange:
             before = self.read(wanted)
         put_back, taken = partial(self._put_back, before, wanted, aim(before)), list[str]()
         guard = self.driver.guard
-        self._candidate.saves_itself = guard is not None and guard.saves_itself(before.state)
+        self._candidate.saves_itself = bool(guard) and guard.saves_note in before.state.noted()
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:

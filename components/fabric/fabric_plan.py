@@ -143,15 +143,15 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
 
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     system = system_of(switch.os)
-    intent = system.intent(spec.rdma)
-    queues = plan_queues(spec, switch, intent.port)
+    intended, of_ports = system.intent(spec.rdma)
+    queues = plan_queues(spec, switch, of_ports)
     ports = {name: _plan_port(spec, switch, name, port) for name, port in queues.items()}
     vlans = {vlan for port in ports.values() for vlan in named_vlans(port)}
     # One length for the switch: a port without a length counts with the system's default.
     said = [] if system.cable_per_port else [each.cable_length_m for each in switch.ports.values()]
     lengths = [length or system.default_cable_m for length in said] if any(said) else []
     splits = {whole: each.parts for whole, each in sorted(splits_of(switch).items())}
-    state = intent.switch.model_copy(
+    state = intended.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": max(lengths, default=None),

@@ -201,7 +201,8 @@ class Shift:
             return
         keep_current(self._path.name, f"back: {'; '.join(drain.back)}\n")
         self.ours = True
-        word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
+        notes = exchange.read(SwitchState()).state.noted() if drain.enabled_note else ()
+        word = "enabled" if drain.enabled_note in notes else "on"
         self._send(exchange, drain, (line.replace("{on}", word) for line in drain.away))
         if _last_of(lambda: not self._shows(exchange, "is_away"), self.place.settle_s):
             words = {"where": exchange.session.where, "limit_s": self.place.settle_s}

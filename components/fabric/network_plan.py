@@ -20,8 +20,6 @@ from components.model.places import link_address, link_of, subnets_of, vf_guids
 
 ANY_OTHER: Final = "external"
 """A neighbour with any AS number but the switch's own."""
-_TWO_ENDS: Final = 31
-"""Prefix length of a link with two ends (RFC 3021)."""
 Addresses = dict[str, tuple[str, ...]]
 _AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
     "full": "full, index 0",
@@ -77,7 +75,7 @@ def _port_addresses(
     for name, port in _routed_ports(switch):
         ways = (cards[name][0],) if name in cards else form.link
         if (switch.name, name) in numbered:
-            ways = (f"{numbered[switch.name, name][0]}/{_TWO_ENDS}",)
+            ways = (f"{numbered[switch.name, name][0]}/31",)  # two ends (RFC 3021)
         if port.peer is None and name not in cards:
             continue  # `routed-port` asks for the card's address
         own = (f"{MTU_WORD}{port.mtu_bytes or spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()

@@ -229,8 +229,7 @@ def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
         if whole not in names or whole in parts:
             first, second = port_key(parts[0]), port_key(parts[1])
             # If parts are named after their lanes, the next port begins where the last part ends.
-            step = second[-1] - first[-1]
-            end = first[-1] + step * len(parts) if whole in parts else 9
+            end = first[-1] + (second[-1] - first[-1]) * len(parts) if whole in parts else 9
             place = {(*first[:-1], number) for number in range(first[-1], end)}
             found = (name for name in names if port_key(name) in place)
             splits[whole] = tuple(sorted(found, key=port_key)) or (whole,)

@@ -262,8 +262,7 @@ def _restored_port(
 
 def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchState) -> SwitchState:
     """The state of a switch after an edit; `undone` is the target of what the edit drops."""
-    wanted = target_of_apply(overlay(actual, undone), desired)
-    target = overlay(undone, wanted)
+    target = overlay(undone, target_of_apply(overlay(actual, undone), desired))
     # Settings in the file need no recorded words. A class that was strict before us, and is again,
     # is in the target too, in the words of before.
     ports: dict[str, PortState] = {}

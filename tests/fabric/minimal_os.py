@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Question, Reading, Unreadable
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 from lab.switches.onyx.config import Mode
@@ -38,10 +38,10 @@ FACTORY: Final = PortState(
 NEW: Final = SwitchState(vlans=(1,), ports=dict.fromkeys(PORTS, FACTORY))
 
 
-def intent(rdma: Rdma) -> Intent:
+def intent(rdma: Rdma) -> tuple[SwitchState, PortState]:
     """What RoCE means here: every part on its own, and PFC per port."""
     lossless = rdma.mode == "lossless"
-    return Intent(
+    return (
         SwitchState(),
         PortState(
             trust="L3",

@@ -183,8 +183,8 @@ class Guard:
     """First release with the timer; empty: any."""
     pack: Callable[[Sequence[str]], Iterable[str]] = tuple
     """The commands that carry the lines of a candidate."""
-    saves_itself: Callable[[SwitchState], bool] = lambda _state: False
-    """Whether a switch saves each applied change, judged by its reading."""
+    saves_note: str = ""
+    """The driver's note about a switch that saves each applied change; empty: none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Drain:
     title: str
     """For people: `EOS maintenance mode`."""
     away: Sequence[str]
-    """Lines that send traffic away; `{on}` in a line is replaced by `on`."""
+    """Lines that send traffic away; `{on}` in a line is the word that switches something on."""
     back: Sequence[str]
     """Lines that bring it back and restore the configuration."""
     asks: str
@@ -206,8 +206,8 @@ class Drain:
     """Pattern in that answer if the switch asks its neighbours to use other paths."""
     is_empty: str = ""
     """Pattern of the answer once no traffic is left either; empty: the system does not show it."""
-    on: Callable[[SwitchState], str] = lambda _state: "on"
-    """The word that switches it on, which depends on the release on some systems."""
+    enabled_note: str = ""
+    """The driver's note about a switch on which that word is `enabled`; elsewhere it is `on`."""
 
 
 @dataclass(frozen=True, slots=True)

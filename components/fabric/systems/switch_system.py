@@ -36,14 +36,6 @@ Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """What RoCE means to one switch and to each of its ports; VLANs and MTU are not included."""
-
-    switch: SwitchState
-    port: PortState
-
-
-@dataclass(frozen=True, slots=True)
 class RoceProfile:
     """The one RoCE profile of a system, which gives trust, priorities and classes together."""
 
@@ -154,8 +146,9 @@ class SwitchSystem:
     """The system's error text in the output of a command, or None."""
     factory_state: Callable[[Sequence[str]], SwitchState]
     """The state of an untouched switch with these ports."""
-    intent: Callable[[Rdma], Intent]
-    """The one RoCE intent of a file, as this system can have it: only keys that it has."""
+    intent: Callable[[Rdma], tuple[SwitchState, PortState]]
+    """What the RoCE of a file means to the switch and to each of its ports, without VLANs and MTU:
+    only keys that this system has."""
     session: SessionProfile
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""

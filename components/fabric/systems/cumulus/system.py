@@ -91,12 +91,11 @@ def _parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
 
 def _read_sessions(document: object) -> dict[str, Session]:
     """Both forms of the table; a neighbour that was never seen has only its configured keys."""
-    found = _NEIGHBORS.validate_python(document).items()
     return {
         name: Session.model_validate(
             {"state": each.get("state", "no state"), "networks": nvue.value_at(each, _PREFIXES)}
         )
-        for name, each in found
+        for name, each in _NEIGHBORS.validate_python(document).items()
     }
 
 
@@ -276,10 +275,10 @@ _STEPS: Final = (
 )
 
 
-def plan_intent(rdma: Rdma) -> switch_system.Intent:
+def plan_intent(rdma: Rdma) -> tuple[SwitchState, PortState]:
     """One profile of the whole switch, with its own parts; a check refuses a file with others."""
     lossless = rdma.mode == "lossless"
-    return switch_system.Intent(
+    return (
         SwitchState(
             pfc_priorities=(non_rows.ROCE_PRIORITY,) if lossless else None,
             pfc_enabled=True if lossless else None,
@@ -305,14 +304,6 @@ def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_sy
     return (f"nv unset interface {ports} {rows.DOMAIN}", *lines) if desired.ports else lines
 
 
-def _saves_itself(state: SwitchState) -> bool:
-    return rows.SAVES in state.noted()
-
-
-def _switch_word(state: SwitchState) -> str:
-    return "enabled" if rows.NEW_WORDS in state.noted() else "on"
-
-
 SYSTEM: Final = switch_system.SwitchSystem(
     **switch_system.load_facts(
         "cumulus",
@@ -320,11 +311,11 @@ SYSTEM: Final = switch_system.SwitchSystem(
             "list_command": nvue.REVISIONS,
             "find_stale": nvue.find_stale,
             "find_id": nvue.find_id,
-            "saves_itself": _saves_itself,
+            "saves_note": rows.SAVES,
             "pack": nvue.documents,
         },
         exec_form={"around": _leave_bridge, "given": ({non_rows.ROCE_PRIORITY: non_rows.GIVEN},)},
-        drain={"on": _switch_word},
+        drain={"enabled_note": rows.NEW_WORDS},
     ),
     read_commands=_read_commands,
     parse=_parse,

@@ -322,10 +322,9 @@ class _Way:
             return _about(self.recorded, _key(name))
         if not _ADDRESS.fullmatch(name):
             return [f"{head} peer-group {GROUP} remote-as {number}"]
-        described = any(line.startswith(f"{head} description ") for line in now)
         ours = {
             f"{head} remote-as {number}": True,
-            f"{head} {_MARK}": not described,
+            f"{head} {_MARK}": not any(line.startswith(f"{head} description ") for line in now),
             f"{head} bfd": name in self.wanted.bfd,
             f"{_IN_FAMILY}{head} activate": _BY_HAND in self.held,
         }

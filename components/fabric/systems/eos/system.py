@@ -369,10 +369,10 @@ def _counters(ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters
     )
 
 
-def plan_intent(rdma: Rdma) -> switch_system.Intent:
+def plan_intent(rdma: Rdma) -> tuple[SwitchState, PortState]:
     """Every setting is set separately, PFC by port."""
     lossless = rdma.mode == "lossless"
-    return switch_system.Intent(
+    return (
         # Anybody can change the map from DSCP to class, so we watch our DSCPs.
         SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
         PortState(

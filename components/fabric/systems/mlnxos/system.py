@@ -15,7 +15,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import Answer, Change, Reading
 from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
-from components.fabric.systems.switch_system import Intent, SwitchSystem, load_facts
+from components.fabric.systems.switch_system import SwitchSystem, load_facts
 from components.model.infiniband import DEFAULT_PARTITION
 
 PARTITIONS: Final = "show ib partition"
@@ -179,5 +179,5 @@ SYSTEM: Final = SwitchSystem(
     plan_changes=_plan_changes,
     factory_state=_factory_state,
     # InfiniBand does without RoCE: `network_plan.py` plans such a switch.
-    intent=lambda _rdma: Intent(SwitchState(), PortState()),
+    intent=lambda _rdma: (SwitchState(), PortState()),
 )

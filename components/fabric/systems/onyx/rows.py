@@ -140,12 +140,11 @@ def read_congestion(answer: Answer) -> dict[int, EcnState | None]:
 
 def read_schedule(answer: Answer) -> dict[int, int | None]:
     """Class to its weight; None: it is served strictly."""
-    rows = answer.typed(LISTS, answer.find(TABLES, "ETS per TC")[0])
     return {
         int(tc): None
         if answer.cell(row[0], "S.Mode", "WRR", "Strict") == "Strict"
         else answer.typed(COUNT, row[0].get("W"))
-        for tc, row in rows.items()
+        for tc, row in answer.typed(LISTS, answer.find(TABLES, "ETS per TC")[0]).items()
     }
 
 

@@ -226,10 +226,10 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     )
 
 
-def plan_intent(rdma: Rdma) -> switch_system.Intent:
+def plan_intent(rdma: Rdma) -> tuple[SwitchState, PortState]:
     """Every setting separately; lossless modes come with the one-shot, which makes their pool."""
     pauses = True if rdma.mode == "lossless" else None
-    return switch_system.Intent(
+    return (
         SwitchState(
             pfc_priorities=(rdma.priority,) if pauses else None,
             pfc_enabled=pauses,

@@ -124,10 +124,9 @@ def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
     drops, soft = _row(DROPS, answers[DROPS], "Port", port), base.SoftReader()
     pauses = soft.read("pauses", lambda: parse_pauses(answers[PAUSES], port))
     storms = soft.read("storms", lambda: parse_storms(answers[STORMS], port))
-    marked = soft.read("marked", lambda: parse_marks(answers[MARKS], port))
     return base.PortCounters(
         {n: base.PriorityCounters(None, _count(sent[n]), _count(lost[n])) for n in sent},
-        marked,
+        soft.read("marked", lambda: parse_marks(answers[MARKS], port)),
         sum(drops.values()),
         pauses=pauses or {},
         storms=storms or {},
@@ -371,21 +370,19 @@ def _factory_state(ports: Sequence[str]) -> SwitchState:
     Those are there after `config qos reload`, which the first boot does not run everywhere.
     frrcfgd is the daemon for BGP, and BGP is off.
     """
-    row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
     tables = {
-        "PORT": dict.fromkeys(ports, row),
+        "PORT": {x: {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)} for x in ports},
         "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
         "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
         "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
     }
-    wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
-    return _state_of(read.ConfigDb.of(tables), wanted)
+    return _state_of(read.ConfigDb.of(tables), SwitchState(ports=dict.fromkeys(ports, PortState())))
 
 
-def plan_intent(rdma: Rdma) -> switch_system.Intent:
+def plan_intent(rdma: Rdma) -> tuple[SwitchState, PortState]:
     """Every setting is set separately, with the DSCP and the class of each priority."""
     lossless = rdma.mode == "lossless"
-    return switch_system.Intent(
+    return (
         # The pools of the platform's template, which lossless buffers are taken from.
         SwitchState(roce="lossless" if lossless else None),
         PortState(

@@ -17,7 +17,7 @@ from components.core.templates import fault_text
 from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Answer, Change, Reading, Unsettable
-from components.fabric.systems.switch_system import Intent, SwitchSystem, load_facts
+from components.fabric.systems.switch_system import SwitchSystem, load_facts
 
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
@@ -136,5 +136,5 @@ SYSTEM: Final = SwitchSystem(
     # No partition besides the management key; adaptive routing is the default.
     factory_state=lambda _ports: SwitchState(ib=IbState(node="", adaptive_routing=True)),
     # InfiniBand does without RoCE: `network_plan.py` plans UFM.
-    intent=lambda _rdma: Intent(SwitchState(), PortState()),
+    intent=lambda _rdma: (SwitchState(), PortState()),
 )
