@@ -64,14 +64,6 @@ class CloudObject:
 
 
 @dataclass(frozen=True, slots=True)
-class ImagePin:
-    """One step that resolves a tag once."""
-
-    step: str
-    image: str
-
-
-@dataclass(frozen=True, slots=True)
 class InstancePlan:
     """One instance: the step that waits for it, and its requirements."""
 
@@ -90,7 +82,8 @@ class CloudPlan:
 
     api: requests.CloudApi
     preflight: requests.PreflightRequest
-    images: tuple[ImagePin, ...]
+    images: tuple[tuple[str, str], ...]
+    """Each step that resolves a tag once, and the image."""
     objects: tuple[CloudObject, ...]
     """In an order in which they can be made."""
     instances: tuple[InstancePlan, ...]
@@ -155,7 +148,7 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
             slices=_HCA_SLICES if slice_type else 0,
             slice_type=slice_type,
         ),
-        images=tuple(ImagePin(step, image) for image, step in sorted(pins.items())),
+        images=tuple((step, image) for image, step in sorted(pins.items())),
         objects=objects,
         instances=tuple(_ready(api, provision, *each, pins[each[0].image]) for each in named),
     )
@@ -194,11 +187,10 @@ def _ready(
     api: requests.CloudApi, provision: CrusoeProvision, pool: InstancePool, name: str, pin: str
 ) -> InstancePlan:
     create, hcas = f"{name}-instance", _hcas(pool)
-    partition = f"{provision.ib_partition}-partition"
     request = requests.ReadyRequest(
         api, name, placeholder(create, "id"), placeholder(create, "operation"),
         port=provision.ssh_port, hcas=hcas, image_id=placeholder(pin, "id"),
-        partition=placeholder(partition, "id") if hcas else "",
+        partition=placeholder(f"{provision.ib_partition}-partition", "id") if hcas else "",
     )  # fmt: skip
     return InstancePlan(name, f"{name}-await", create, request, pool.role)
 
@@ -273,16 +265,15 @@ def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ..
     """
     # Made first, and so removed last.
     found = [CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")]
-    for pin in plan.images:
-        request = _render(requests.ImageRequest(plan.api, pin.image))
-        found.append(CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,)))
+    for step, image in plan.images:
+        request = _render(requests.ImageRequest(plan.api, image))
+        found.append(CloudCall(step, "image", request, (PREFLIGHT_STEP,)))
 
     def ensure(after: str, *kinds: ObjectKind) -> tuple[str, ...]:
         objects = [item for item in plan.objects if item.kind in kinds]
         for item in objects:
             request = plan.request(item, notes.get(item.step, ""))
-            call = CloudCall(item.step, "ensure", request, (after,), "remove", item.triggers)
-            found.append(call)
+            found.append(CloudCall(item.step, "ensure", request, (after,), "remove", item.triggers))
         return tuple(item.step for item in objects)
 
     def claim(step: str, after: tuple[str, ...], *kinds: ObjectKind) -> None:

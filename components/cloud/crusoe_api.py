@@ -70,10 +70,6 @@ class NotFoundError(CloudError):
     """The API does not know the id; the object is gone only if a list lacks it too."""
 
 
-class OutOfStockError(DeviceError):
-    """The cloud has no free machine of that type now, or the project's quota is used up."""
-
-
 def canonical_query(query: Query) -> str:
     """Sort by key, keep the order of equal keys, and form-encode (a space becomes `+`)."""
     return urlencode(sorted(query, key=lambda item: item[0]))
@@ -167,16 +163,16 @@ class CrusoeApi:
                 again.pause()
         return self._send("GET", path, query, None)
 
-    def list_items(self, path: str, query: Query = (), key: str = "items") -> Iterator[Document]:
+    def list_items(self, path: str, query: Query = ()) -> Iterator[Document]:
         """Read a list to its last page."""
         token = ""
         while True:
             pages = [("limit", _PAGE)] if path.endswith("/instances") else []
             pages += [("next_token", token)] if token else []
             answer = self.get(path, [*query, *pages])
-            items = answer.get(key, [])
+            items = answer.get("items", [])
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise CloudError(f"{self._where('GET', path)}: the answer lacks the list `{key}`")
+                raise CloudError(f"{self._where('GET', path)}: the answer lacks the list `items`")
             yield from cast("list[Document]", items)
             token = str(answer.get("next_page_token") or "")
             if not token:

@@ -18,7 +18,6 @@ from components.cloud.crusoe_api import (
     CrusoeApi,
     Document,
     NotFoundError,
-    OutOfStockError,
 )
 from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError
@@ -127,7 +126,7 @@ def operation_state(api: CrusoeApi, kind: kinds.Kind, operation: str) -> tuple[s
 def give_up(name: str, said: str) -> DeviceError:
     """The error for an instance that the cloud could not make."""
     if any(code in said for code in OUT_OF_STOCK):
-        return OutOfStockError(fault_text(__file__, "out-of-stock", name=name, said=said))
+        return DeviceError(fault_text(__file__, "out-of-stock", name=name, said=said))
     return DeviceError(f"instance {name}: the cloud gave up making it: {said or 'without a word'}")
 
 

@@ -54,13 +54,12 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     if not pinned:
         # Only this line shows the key that all later contacts rely on.
         print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
-    known = ("public_ip", "private_ip", "guids", "pod")
     return {
         "name": request.name,
         "id": request.id,
         "host_key": host_key,
         "image_id": request.image_id,
-        **{key: settings.get(key, "") for key in known},
+        **{key: settings.get(key, "") for key in ("public_ip", "private_ip", "guids", "pod")},
     }
 
 

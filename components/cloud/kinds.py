@@ -188,8 +188,7 @@ def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
     except CloudError as error:
         if error.status not in _GONE:
             raise
-    listed = (item for item in list_kind(api, kind) if item.id == identity)
-    return next(listed, None)
+    return next((item for item in list_kind(api, kind) if item.id == identity), None)
 
 
 def path_of(api: CrusoeApi, kind: Kind, identity: str = "") -> str:

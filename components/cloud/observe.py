@@ -32,15 +32,6 @@ CloudFacts = Mapping[str, kinds.Item | Gone | Unreachable]
 """Step of an object to the API's answer; never-made objects are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloudDrift:
-    """The drift of one object, or of one running instance."""
-
-    drift: DeviceDrift
-    generation: int | None = None
-    """The generation that the object needs now; None for a step that waits for an instance."""
-
-
 def observe_cloud(
     plan: CloudPlan,
     applied: Applied,
@@ -73,7 +64,7 @@ def observe_cloud(
     return seen
 
 
-def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[CloudDrift, ...]:
+def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[DeviceDrift, ...]:
     """Compare observed with applied: one entry for each object and each running instance."""
     objects = tuple(_drift_of_object(plan, item, applied, facts) for item in plan.objects)
     return objects + tuple(_drift_of_running(plan, each, applied, facts) for each in plan.instances)
@@ -81,39 +72,34 @@ def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[C
 
 def _drift_of_object(
     plan: CloudPlan, item: CloudObject, applied: Applied, facts: CloudFacts
-) -> CloudDrift:
+) -> DeviceDrift:
     device = f"{kinds.KINDS[item.kind].words} {item.name}"
     recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
-        return CloudDrift(
-            make_drift(device, item.step, None, (), edited=True, note=None), item.generation
-        )
+        return make_drift(device, item.step, None, (), edited=True, note=None)
     request = requests.parse_request(requests.ObjectRequest, recorded.stdin)
     seen = facts.get(item.step)
-    gone = isinstance(seen, Gone)
     found: tuple[Difference, ...] = ()
-    if gone:
+    if isinstance(seen, Gone):
         found = (Difference(device, "presence", ABSENT, "present"),)
     elif isinstance(seen, kinds.Item):
         found = tuple(
             Difference(device, key, there or ABSENT, wanted)
             for key, there, wanted in kinds.differing(kinds.KINDS[item.kind], seen, request.body)
         )
-    generation = request.generation + 1 if gone else request.generation
     planned = plan.request(replace(item, generation=request.generation), request.repair)
     edited = _filled(planned, applied) != recorded.stdin
-    drift = make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
-    return CloudDrift(drift, generation)
+    return make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
 
 
 def _drift_of_running(
     plan: CloudPlan, item: InstancePlan, applied: Applied, facts: CloudFacts
-) -> CloudDrift:
+) -> DeviceDrift:
     """Compare an instance's state, addresses and GUIDs with the recorded ones."""
     device, seen = f"running instance {item.name}", facts.get(item.create)
     recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
-        return CloudDrift(make_drift(device, item.step, None, (), edited=True, note=None))
+        return make_drift(device, item.step, None, (), edited=True, note=None)
     was = requests.previous_of(recorded.stdout)
     wanted = {"state": kinds.RUNNING} | {
         key: was[key] for key in ("public_ip", "private_ip", "guids") if was.get(key)
@@ -127,9 +113,7 @@ def _drift_of_running(
         )
     request = requests.parse_request(requests.ReadyRequest, recorded.stdin)
     edited = _filled(plan.ready_request(item, request.repair), applied) != recorded.stdin
-    return CloudDrift(
-        make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
-    )
+    return make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
 
 
 def _filled(text: str, applied: Applied) -> str:
@@ -155,10 +139,13 @@ def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
     )
 
 
-def with_generations(plan: CloudPlan, drifts: tuple[CloudDrift, ...]) -> CloudPlan:
-    """The plan with a higher generation for each missing object, which recreates it."""
-    wanted = {each.drift.step: each.generation for each in drifts if each.generation is not None}
-    objects = tuple(
-        replace(item, generation=wanted.get(item.step, item.generation)) for item in plan.objects
-    )
-    return replace(plan, objects=objects)
+def with_generations(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> CloudPlan:
+    """The plan with the recorded generations; a missing object has the next, which recreates it."""
+    objects: list[CloudObject] = []
+    for item in plan.objects:
+        recorded, number = applied.step(item.step), item.generation
+        if recorded is not None and recorded.stdin:
+            request = requests.parse_request(requests.ObjectRequest, recorded.stdin)
+            number = request.generation + isinstance(facts.get(item.step), Gone)
+        objects.append(replace(item, generation=number))
+    return replace(plan, objects=tuple(objects))

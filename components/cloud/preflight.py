@@ -155,8 +155,7 @@ def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iter
             needed[str(each.get("quota_type"))] += count * int(str(each.get("num_slices") or 1))
     for quota, count in sorted(needed.items()):
         if quota in free and free[quota] < count:
-            words = {"free": free[quota], "quota": quota, "count": count}
-            yield fault_text(__file__, "quota", **words)
+            yield fault_text(__file__, "quota", free=free[quota], quota=quota, count=count)
 
 
 def _infiniband(

@@ -102,7 +102,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
 
     steps = servers.with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
-    return (*(each.drift for each in objects), *switches, *steps)
+    return (*objects, *switches, *steps)
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
@@ -113,8 +113,7 @@ def _lacking(seen: HostState) -> tuple[str, ...]:
 def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> Intentions:
     """Decide repair notes, the acceptance run, and recreations for this update."""
     if plan.cloud:
-        objects = cloud_drift(plan.cloud, applied, seen.cloud)
-        plan = replace(plan, cloud=with_generations(plan.cloud, objects))
+        plan = replace(plan, cloud=with_generations(plan.cloud, applied, seen.cloud))
     drifts = judge_drift(plan, applied, seen)
     plan = servers.choose_upgrades(plan, applied, seen, drifts)
     left = choose_departures(plan.departures, plan.kubernetes, applied)

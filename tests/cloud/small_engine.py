@@ -118,9 +118,10 @@ class Stack:
     def up(self, plan: CloudPlan) -> bool:
         """Observe, then run what differs; True when nothing failed."""
         self.ran, self.errors = [], []
-        drifts = cloud_drift(plan, self.applied, observe_cloud(plan, self.applied, SECRETS, QUICK))
-        self.notes = {each.drift.step: each.drift.note for each in drifts if each.drift.note}
-        plan = with_generations(plan, drifts)
+        facts = observe_cloud(plan, self.applied, SECRETS, QUICK)
+        drifts = cloud_drift(plan, self.applied, facts)
+        self.notes = {each.step: each.note for each in drifts if each.note}
+        plan = with_generations(plan, self.applied, facts)
         calls = list_calls(plan, self.notes)
         for call in calls:
             self._run(call)

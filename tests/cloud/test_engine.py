@@ -35,9 +35,9 @@ config = pulumi.Config()
 spec = ClusterSpec.model_validate_json(pathlib.Path("spec.json").read_text())
 plan, applied = plan_cloud(spec), read_own_state()
 secrets = {{name: config.require(name) for name in ("crusoe_access_key", "crusoe_secret_key")}}
-drifts = cloud_drift(plan, applied, observe_cloud(plan, applied, secrets))
-notes = {{each.drift.step: each.drift.note for each in drifts if each.drift.note}}
-ready = Instances("cloud", with_generations(plan, drifts), Remote(config, notes)).ready
+seen = observe_cloud(plan, applied, secrets)
+notes = {{each.step: each.note for each in cloud_drift(plan, applied, seen) if each.note}}
+ready = Instances("cloud", with_generations(plan, applied, seen), Remote(config, notes)).ready
 for name, facts in ready.facts.items():
     pulumi.export(name, facts)
 """

@@ -11,9 +11,9 @@ import pytest
 
 from components.cli.cloud import run_verb
 from components.cloud.cloud_plan import INSTANCE_CLAIMS, PREFLIGHT_STEP, CloudPlan
-from components.cloud.crusoe_api import CloudError, OutOfStockError
+from components.cloud.crusoe_api import CloudError
 from components.cloud.kinds import Item
-from components.cloud.observe import cloud_drift, observe_cloud
+from components.cloud.observe import cloud_drift, observe_cloud, with_generations
 from components.core.errors import DeviceError, HostKeyError
 from components.drift.device_drift import Unreachable
 from lab.cloud.crusoe.model import VmType
@@ -249,7 +249,7 @@ def test_out_of_stock_says_so_and_the_next_run_ends_well(
     stack = Stack()
     cloud.fault(["out_of_stock"])
     assert not stack.up(plan)
-    assert [type(error) for error in stack.errors] == [OutOfStockError]
+    assert [type(error) for error in stack.errors] == [DeviceError]
     assert "a quota does not guarantee capacity" in said(stack)
     assert stack.up(plan), said(stack)
     assert names(cloud, "instances") == Counter(each.name for each in plan.instances)
@@ -319,8 +319,9 @@ def test_an_api_error_is_not_observed_and_replaces_nothing(
     facts = observe_cloud(plan, made.applied, SECRETS, QUICK)
     assert {type(each) for each in facts.values()} == {Unreachable}
     drifts = cloud_drift(plan, made.applied, facts)
-    assert all(each.drift.unreachable and not each.drift.differences for each in drifts)
-    assert {each.generation for each in drifts} == {0, None}
+    assert all(each.unreachable and not each.differences for each in drifts)
+    objects = with_generations(plan, made.applied, facts).objects
+    assert {each.generation for each in objects} == {0}
 
 
 def test_observe_sees_what_was_made_and_nothing_else(plan: CloudPlan, made: Stack) -> None:
@@ -329,4 +330,4 @@ def test_observe_sees_what_was_made_and_nothing_else(plan: CloudPlan, made: Stac
     assert {type(each) for each in facts.values()} == {Item}
     assert len(facts) == len(plan.objects)
     drifts = cloud_drift(plan, made.applied, facts)
-    assert all(each.drift.observed and not each.drift.edited for each in drifts)
+    assert all(each.observed and not each.edited for each in drifts)
