@@ -39,9 +39,9 @@ UNPLANNED: Final = typed_table(tuple[tuple[str, str, str], ...], __file__, "unpl
 class CardModel(NamedTuple):
     """One card model.
 
-    Sources, all in lab/sources.md#hosts: ids from pci.ids and the list of NVIDIA's
-    SR-IOV operator, mst numbers from mstflint, speeds and link types from the DOCA and WinOF-2
-    release notes, VF limits from the firmware release notes of each family.
+    Sources, all in lab/sources.md#hosts: ids from pci.ids and the list of NVIDIA's SR-IOV operator,
+    speeds and link types from the DOCA and WinOF-2 release notes, VF limits from the firmware
+    release notes of each family.
     """
 
     name: CardName
