@@ -309,10 +309,8 @@ class _Expansion:
             better = "write an entry for each value of the first one"
             fault = f"{name} has {len(found)} ranges", better
         elif not fault and found and (hosts := len(self.hosts) + count) > MOST_HOSTS:
-            fault = (
-                f"{name} makes {hosts} hosts, more than {MOST_HOSTS}",
-                "write a smaller range, or split the site",
-            )
+            better = "write a smaller range, or split the site"
+            fault = f"{name} makes {hosts} hosts, more than {MOST_HOSTS}", better
         if fault:
             self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"{fault[1]}.")
             return None

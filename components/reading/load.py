@@ -180,11 +180,9 @@ class _Stack:
 def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
     """Read the file that a stack names; problems show that file's name and lines."""
     if both:
-        return stack.refuse(
-            f"the stack has both `{SITE_KEY}` and `{CONFIG_KEY}`, and a site is described once.",
-            f"remove one of them; `{SITE_KEY}` also takes sites of more than 128 KiB.",
-            site,
-        )
+        what = f"the stack has both `{SITE_KEY}` and `{CONFIG_KEY}`, and a site is described once."
+        fix = f"remove one of them; `{SITE_KEY}` also takes sites of more than 128 KiB."
+        return stack.refuse(what, fix, site)
     try:
         path, text = read_site(site, stack.file)
     except SitePathError as error:
@@ -284,10 +282,8 @@ def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
     value = from_environment or from_stack or choices[0]
     if value not in choices:
         source = f"RAILYARD_{name.upper()}" if from_environment else f"railyard:{name}"
-        raise SpecError(
-            f"{source} cannot be {value!r}. Nothing was touched.\n"
-            f"  fix    choose one of: {', '.join(choices)}."
-        )
+        fix = f"choose one of: {', '.join(choices)}."
+        raise SpecError(f"{source} cannot be {value!r}. Nothing was touched.\n  fix    {fix}")
     return value
 
 

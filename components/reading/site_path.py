@@ -52,12 +52,9 @@ def stack_of(file: Path) -> str:
 def stack_for(file: Path) -> str:
     """Return a stack file's stack; for a site file, the only stack beside it with this site."""
     line = rf"^ *{SITE_KEY}: *[\"']?{re.escape(file.name)}[\"']? *(#.*)?$"
-    beside = (
-        each
-        for each in file.parent.glob("Pulumi.*.yaml")
-        if each.is_file() and re.search(line, each.read_text(errors="replace"), re.MULTILINE)
-    )
-    found = [stack_of(each) for each in beside]
+    beside = filter(Path.is_file, file.parent.glob("Pulumi.*.yaml"))
+    texts = ((each, each.read_text(errors="replace")) for each in beside)
+    found = [stack_of(each) for each, text in texts if re.search(line, text, re.MULTILINE)]
     return stack_of(file) or (found[0] if len(found) == 1 else "")
 
 

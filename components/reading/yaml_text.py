@@ -53,9 +53,9 @@ class YamlText:
 class _RefusedError(Exception):
     """Railyard refuses a text that is otherwise valid YAML."""
 
-    def __init__(self, what: str, fix: str, line: int | None = None) -> None:
+    def __init__(self, what: str, fix: str, mark: _Mark | None) -> None:
         super().__init__(what)
-        self.what, self.fix, self.line = what, fix, line
+        self.what, self.fix, self.line = what, fix, mark.line + 1 if mark else None
 
 
 class _Mark(Protocol):
@@ -109,11 +109,9 @@ class _Reader:
         for event in self.events:
             if type(event).__name__ == "DocumentStartEvent":
                 if read is not None:
-                    raise _RefusedError(
-                        "the text holds a second document.",
-                        "remove the line `---` before it, and everything outside this site.",
-                        event.start_mark.line + 1,
-                    )
+                    fix = "remove the line `---` before it, and everything outside this site."
+                    what = "the text holds a second document."
+                    raise _RefusedError(what, fix, event.start_mark)
                 read = self.value(next(self.events))
         return read
 
@@ -235,11 +233,9 @@ class _Reader:
     def _anchored(self, event: _Event) -> _Anchored:
         found = self.anchors.get(event.anchor or "")
         if found is None:
-            raise _RefusedError(
-                f"the alias *{event.anchor} names no anchor above it.",
-                f"write `&{event.anchor}` before the value to repeat, or correct the name.",
-                event.start_mark.line + 1,
-            )
+            what = f"the alias *{event.anchor} names no anchor above it."
+            fix = f"write `&{event.anchor}` before the value to repeat, or correct the name."
+            raise _RefusedError(what, fix, event.start_mark)
         return found
 
     def _alias(self, event: _Event) -> _Read:
@@ -251,11 +247,9 @@ class _Reader:
         self.aliased += found.size
         most = _ALIASED + _ALIASED_EACH * (self.count - self.aliased)
         if self.aliased > most:
-            raise _RefusedError(
-                f"the aliases up to here expand to more than {most} values.",
-                "write out the repeated values; aliases that contain other aliases multiply.",
-                event.start_mark.line + 1,
-            )
+            what = f"the aliases up to here expand to more than {most} values."
+            fix = "write out the repeated values; aliases that contain other aliases multiply."
+            raise _RefusedError(what, fix, event.start_mark)
         return _copied(found.read[0]), found.read[1]
 
     def _add(self, line: int, what: str, fix: str) -> None:
@@ -267,12 +261,9 @@ def _check_tag(event: _Event) -> None:
     tag = str(event.tag or "!")
     if tag != "!" and tag not in _TAGS:
         shown = tag.replace(TAG, "!!")
-        raise _RefusedError(
-            f"the tag {shown} means nothing here.",
-            f"remove {shown}; what other tools encrypt in the file is named instead, as in "
-            "`password: {secret: NAME}`.",
-            event.start_mark.line + 1,
-        )
+        fix = f"remove {shown}; what other tools encrypt in the file is named instead, as in "
+        fix += "`password: {secret: NAME}`."
+        raise _RefusedError(f"the tag {shown} means nothing here.", fix, event.start_mark)
 
 
 def _copied(value: Json) -> Json:
@@ -326,17 +317,13 @@ def _read_slowly(text: str, file: str) -> YamlText:
         view = cast("_ErrorView", error) if isinstance(error, MarkedYAMLError) else None
         reason = (view.problem if view else None) or str(error).partition("\n")[0]
         mark = (view.problem_mark or view.context_mark) if view else None
-        line = mark.line + 1 if mark else None
-        return _unreadable(file, text, _not_yaml(reason.rstrip("."), line))
+        return _unreadable(file, text, _not_yaml(reason.rstrip("."), mark))
 
 
-def _not_yaml(reason: str, line: int | None = None) -> _RefusedError:
-    return _RefusedError(
-        f"the text is not YAML: {reason}.",
-        "check indentation, colons and quotes here and on the line above; "
-        "indent with blanks, not tabs.",
-        line,
-    )
+def _not_yaml(reason: str, mark: _Mark | None = None) -> _RefusedError:
+    fix = "check indentation, colons and quotes here and on the line above; "
+    fix += "indent with blanks, not tabs."
+    return _RefusedError(f"the text is not YAML: {reason}.", fix, mark)
 
 
 def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
