@@ -73,10 +73,8 @@ def _example(spec: ClusterSpec, target: str) -> str:
         if model is None or switch.os not in model.ports:
             continue
         used |= {model.whole_port(switch.os, name) or name for name in switch.ports}
-        gone = {
-            model.blocked_by(switch.os, each.whole, each.count)
-            for each in splits_of(switch).values()
-        }
+        splits = splits_of(switch).values()
+        gone = {model.blocked_by(switch.os, each.whole, each.count) for each in splits}
         for name in model.ports[switch.os]:
             if name not in used | gone and name not in switch.breakouts:
                 written = name if name.isalnum() else f'"{name}"'

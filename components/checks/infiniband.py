@@ -292,12 +292,8 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
 
     The table of a ConnectX card has 128 entries.
     """
-    counts = Counter(
-        host.name
-        for partition, _ in _partitions(spec)
-        for host in spec.workers
-        if partition.membership_of(host.name) is not None
-    )
+    pairs = product((each for each, _ in _partitions(spec)), spec.workers)
+    counts = Counter(host.name for each, host in pairs if each.membership_of(host.name) is not None)
     over = [host.name for host in spec.workers if counts[host.name] >= _KEY_TABLE]
     if over:
         others = f", and {len(over) - 1} more hosts in too many" if over[1:] else ""

@@ -105,28 +105,26 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
         for name, page in ((name, pages.get(name, name)) for name in rules)
     ]
     driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": described}
+    results: list[dict[str, Any]] = []
+    for each in problems:
+        places = [_location(place, here, root) for place in each.where if place.file is not None]
+        others = [{"id": at, **place} for at, place in enumerate(places[1 : _LINKED + 1], 1)]
+        actual = f" It is {each.actual}." if each.actual else ""
+        result = {
+            "ruleId": each.rule,
+            "ruleIndex": rules.index(each.rule),
+            "level": "warning" if each.severity == "warning" else "error",
+            "message": {"text": f"{each.what}{actual} To fix it, {each.fix}"},
+            "locations": places[:1],
+        }
+        results.append(result | ({"relatedLocations": others} if others else {}))
     run = {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, rules.index(each.rule), here, root) for each in problems],
+        "results": results,
     }
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _result(problem: Finding, index: int, here: Path, root: Path) -> dict[str, Any]:
-    placed = [place for place in problem.where if place.file is not None]
-    places = [_location(place, here, root) for place in placed]
-    others = [{"id": at, **place} for at, place in enumerate(places[1 : _LINKED + 1], 1)]
-    actual = f" It is {problem.actual}." if problem.actual else ""
-    return {
-        "ruleId": problem.rule,
-        "ruleIndex": index,
-        "level": "warning" if problem.severity == "warning" else "error",
-        "message": {"text": f"{problem.what}{actual} To fix it, {problem.fix}"},
-        "locations": places[:1],
-        **({"relatedLocations": others} if others else {}),
-    }
 
 
 def _location(place: Place, here: Path, root: Path) -> dict[str, Any]:

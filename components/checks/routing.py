@@ -37,12 +37,9 @@ _TO_PODS: Final = (
 def _cautions(spec: ClusterSpec) -> Findings:
     """Warn of unexpected behaviour of a system that no rule can refuse."""
     addressed = links.link_addresses(spec)
-    bare = {
-        side.switch.name
-        for link in links.list_links(spec)
-        for side in (link.one, link.other)
-        if side.port.mode == "routed" and (side.switch.name, side.name) not in addressed
-    }
+    sides = (side for link in links.list_links(spec) for side in (link.one, link.other))
+    ends = ((each.switch.name, each.name) for each in sides if each.port.mode == "routed")
+    bare = {switch for switch, port in ends if (switch, port) not in addressed}
     found: dict[Caution, dict[str, Place]] = {}
     for switch, here in walk(spec, "switches.*", Switch):
         system = system_of(switch.os)
@@ -319,11 +316,8 @@ def check_spine_link(spec: ClusterSpec) -> Findings:
     Otherwise the other leaves reach that leaf over fewer spines than they have links to. A
     super-spine leads to the leaves of every unit. Spines may serve only some rails.
     """
-    holders, units, tiers = (
-        links.switches_of_rails(spec),
-        links.units_of(spec),
-        links.tiers_of(spec),
-    )
+    holders, units = links.switches_of_rails(spec), links.units_of(spec)
+    tiers = links.tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
     named: set[tuple[str, str]] = set()
     uppers = [name for name, tier in tiers.items() if tier > links.LEAF]
