@@ -53,15 +53,13 @@ def accept(
     before = latest_evidence(archive)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
     flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack]
-    done = stacks.run_pulumi(
-        ["up", *flags, *stacks.config_flags(stack), *targets],
-        environment={"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope},
-        deadline_s=None,
-    )
+    words = ["up", *flags, *stacks.config_flags(stack), *targets]
+    environment = {"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope}
+    done = stacks.run_pulumi(words, environment=environment, deadline_s=None)
     found = latest_evidence(archive)
     if found is None or found == before:
-        words = f"acceptance did not run; pulumi ended with status {done.returncode}:"
-        say(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
+        what = f"acceptance did not run; pulumi ended with status {done.returncode}:"
+        say(f"{what}\n{done.stdout}{done.stderr}".rstrip(), err=True)
         raise typer.Exit(EXIT_CODES["error"])
     report = judge_evidence(found)
     page = run_folder(archive, found.run) / "report.html"

@@ -66,10 +66,8 @@ def audit(
             results.append(site.lines.locate_all(named))
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     elif form == "prometheus":
-        say(
-            publish.render_metrics(found.site, publish.audit_samples(found.read, found.findings)),
-            nl=False,
-        )
+        samples = publish.audit_samples(found.read, found.findings)
+        say(publish.render_metrics(found.site, samples), nl=False)
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)

@@ -294,7 +294,16 @@ def _wires(
             edge = y if upper else y + rows[name].height
             at[name, id(cable)] = x + share * width * 0.86, edge
     for cable in cables:
-        yield _wire(cable, at[cable.low, id(cable)], at[cable.high, id(cable)], lanes)
+        (x1, y1), (x2, y2) = at[cable.low, id(cable)], at[cable.high, id(cable)]
+        bend = (y1 + y2) / 2 if y1 != y2 else y1 - 52
+        number = lanes.index(cable.lane) if cable.lane else -1
+        colour = f"stroke: {_LANES[number % len(_LANES)]};" if cable.lane else ""
+        dashes = " stroke-dasharray: 6 3;" if number >= len(_LANES) else ""
+        thick = 1.4 + 0.3 * min(sum(n for _, n in cable.speeds) - 1, 8) ** 0.7
+        curve = f"{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}"
+        style = f'class="wire" style="{colour}{dashes} stroke-width: {thick:.1f}"'
+        title = f"<title>{escape(plain_text(cable.hint))}: {cable.count}</title>"
+        yield f'<path d="M{curve}" {style}>{title}</path>'
     bands: dict[tuple[int, int], list[Cable]] = defaultdict(list)
     for cable in cables:
         if not cable.lane:
@@ -319,22 +328,6 @@ def _counts(
         above = start[0], start[1] - 9 - 13 * (seen[cable.low] % 3)
         yield _text(*(aside if start[1] == end[1] else above), cable.count, "count", "middle")
         seen[cable.low] += 1
-
-
-def _wire(
-    cable: Cable, start: tuple[float, float], end: tuple[float, float], lanes: Sequence[str]
-) -> str:
-    (x1, y1), (x2, y2) = start, end
-    bend = (y1 + y2) / 2 if y1 != y2 else y1 - 52
-    number = lanes.index(cable.lane) if cable.lane else -1
-    colour = f"stroke: {_LANES[number % len(_LANES)]};" if cable.lane else ""
-    dashes = " stroke-dasharray: 6 3;" if number >= len(_LANES) else ""
-    thick = 1.4 + 0.3 * min(sum(n for _, n in cable.speeds) - 1, 8) ** 0.7
-    title = f"<title>{escape(plain_text(cable.hint))}: {cable.count}</title>"
-    return (
-        f'<path d="M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}" '
-        f'class="wire" style="{colour}{dashes} stroke-width: {thick:.1f}">{title}</path>'
-    )
 
 
 def _legend(

@@ -293,10 +293,8 @@ def _undone(
         if new:
             _forget(new)
         if isinstance(error, RailyardError):
-            raise RailyardError(
-                f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept"
-                f" in {backup}."
-            ) from error
+            kept = f"{stack} is as it was before. Its states were kept in {backup}."
+            raise RailyardError(f"{error}\nNothing was changed: {kept}") from error
         raise
 
 
@@ -359,12 +357,9 @@ def _changes(stack: str) -> list[str]:
         texts = [each["message"] for each in notes if each["severity"] == "error"]
         raise UsageError(f"{stack}: " + ("\n".join(texts) or done.stderr).strip())
     steps: list[dict[str, Any]] = found.get("steps") or []
-    return [
-        splitting.name_of(step)
-        for step in steps
-        if step["op"] not in {"same", "refresh"}
-        and (step["op"] != "update" or step["newState"].get("custom"))
-    ]
+    steps = [step for step in steps if step["op"] not in {"same", "refresh"}]
+    steps = [step for step in steps if step["op"] != "update" or step["newState"].get("custom")]
+    return [*map(splitting.name_of, steps)]
 
 
 def _run_quietly(stack: str, *words: str, deadline_s: float | None) -> CompletedProcess[str]:

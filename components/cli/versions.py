@@ -122,12 +122,8 @@ def list_catalogue() -> dict[str, _Table]:
 
 def version_problems(spec: ClusterSpec, lines: Lines) -> tuple[Finding, ...]:
     """The findings of the rules on versions; only `railyard check` applies waivers."""
-    return tuple(
-        lines.locate_all(problem)
-        for rule in RULES
-        if rule.name in _RULES
-        for problem in rule.problems(spec)
-    )
+    found = (each for rule in RULES if rule.name in _RULES for each in rule.problems(spec))
+    return tuple(map(lines.locate_all, found))
 
 
 def list_outdated(spec: ClusterSpec) -> Iterator[str]:
