@@ -102,7 +102,7 @@ def list_sections(
 
     `scripts` prints scripts and objects whole; `lines` prints every line of equal ports.
     """
-    texts: Texts = partial(_whole, {}) if scripts else _named
+    texts: Texts = partial(_text, {} if scripts else None)
     found: list[Section] = []
     for call in list_calls(plan.cloud, {}) if plan.cloud else ():
         undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
@@ -122,36 +122,29 @@ def list_sections(
     return (*found, *_acceptance(plan, scripts=scripts), *_destroy(plan))
 
 
-def _named(_owner: str, title: str, text: str) -> Iterator[str]:
+def _text(shown: dict[str, str] | None, owner: str, title: str, text: str) -> Iterator[str]:
+    """Yield the text, or a reference to an earlier copy; with None only its size."""
     lines = text.rstrip("\n").splitlines()
-    if len(lines) == 1 and len(text) <= _SHORT_SCRIPT:
+    if shown is None and len(lines) == 1 and len(text) <= _SHORT_SCRIPT:
         yield f"# {title}: {lines[0]}"
-    else:
+    elif shown is None:
         yield f"# {title}: {len(lines):,} lines, {len(text.encode()) / 1000:.1f} KB"
-
-
-def _whole(shown: dict[str, str], owner: str, title: str, text: str) -> Iterator[str]:
-    """Yield the text, or a reference to an earlier copy."""
-    if text in shown:
+    elif text in shown:
         yield f"# {title}: the same text as the {shown[text]} above"
-        return
-    shown[text] = f"{title} of {owner}"
-    yield f"# {title}:"
-    yield text.rstrip("\n")
+    else:
+        shown[text] = f"{title} of {owner}"
+        yield from (f"# {title}:", text.rstrip("\n"))
 
 
 def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
     if (plan := switch.exec) is not None:
+        undo = f"destroy, to the factory's values and not to those of before{plan.unproven}"
         sent = (
             "# One exec: any change sends the whole text again, without reading the switch first.",
             f"# It interrupts: {'; '.join(plan.interrupts) or 'nothing'}",
             *texts(switch.name, "exec", plan.apply),
             *texts(switch.name, "then, if the switch refused nothing", plan.save),
-            *texts(
-                switch.name,
-                f"destroy, to the factory's values and not to those of before{plan.unproven}",
-                plan.undo,
-            ),
+            *texts(switch.name, undo, plan.undo),
         )
     else:
         first = switch.commands_from_factory

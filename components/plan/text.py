@@ -151,12 +151,8 @@ def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:
             for name, own in machines.items()
             if stage in (None, name)
         }
-        steps = [
-            step
-            for name, own in stages_of_steps(plan).items()
-            for step in own
-            if stage in (None, name) and step.endpoint.device == device
-        ]
+        stages = (own for name, own in stages_of_steps(plan).items() if stage in (None, name))
+        steps = [each for own in stages for each in own if each.endpoint.device == device]
         body = {key: value for key, value in found.items() if value} | {"steps": to_json(steps)}
     else:
         body = cast("dict[str, Any]", to_json(plan))
