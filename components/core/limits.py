@@ -194,10 +194,8 @@ def refuse_endless(path: Path) -> os.stat_result:
 def _sound(path: Path, limit: int) -> Path:
     found = refuse_endless(path)
     if stat.S_ISREG(found.st_mode) and found.st_size > limit:
-        raise UsageError(
-            f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"
-            " it the right file?"
-        )
+        what = f"longer than {limit >> 20} MiB, the limit of a file that Railyard reads"
+        raise UsageError(f"{path}: {what}. Is it the right file?")
     return path
 
 
@@ -217,17 +215,14 @@ class Stream:
         except TimeoutError:
             ready = []
         if not ready:
-            raise UsageError(
-                f"standard input: no end within {self.deadline.seconds:g} s. Save the log as a"
-                " file once it is complete, and name that."
-            )
+            fix = "Save the log as a file once it is complete, and name that."
+            what = f"no end within {self.deadline.seconds:g} s"
+            raise UsageError(f"standard input: {what}. {fix}")
         piece = os.read(self.file.fileno(), size)
         self.size += len(piece)
         if self.size > self.limit:
-            raise UsageError(
-                f"standard input: more than {self.limit >> 20} MiB. Save the log as a file, and"
-                " name that."
-            )
+            what = f"standard input: more than {self.limit >> 20} MiB"
+            raise UsageError(f"{what}. Save the log as a file, and name that.")
         return piece
 
 

@@ -117,12 +117,8 @@ class Setting:
 @cache
 def table(state: type[BaseModel]) -> tuple[tuple[str, Setting], ...]:
     """The settings of a state by name, in the order of its fields."""
-    return tuple(
-        (name, setting)
-        for name, info in state.model_fields.items()
-        for setting in info.metadata
-        if isinstance(setting, Setting)
-    )
+    rows = ((name, each) for name, info in state.model_fields.items() for each in info.metadata)
+    return tuple((name, each) for name, each in rows if isinstance(each, Setting))
 
 
 def is_shared(setting: Setting) -> bool:

@@ -67,11 +67,8 @@ def _denied(calls: Calls, rights: tuple[rbac.Right, ...]) -> tuple[rbac.Right, .
     """Return permissions that the cluster denies, by one SelfSubjectAccessReview each."""
 
     def may(attributes: Mapping[str, str]) -> bool:
-        body: Body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": dict(attributes)},
-        }
+        body: Body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body |= {"spec": {"resourceAttributes": dict(attributes)}}
         answer = calls.call("POST", _REVIEWS, body)
         if answer.status != _CREATED:
             raise DeviceError(f"the cluster does not say what we may do: {answer.words}")
@@ -90,11 +87,8 @@ def _denied(calls: Calls, rights: tuple[rbac.Right, ...]) -> tuple[rbac.Right, .
 def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[rbac.Right, ...]:
     """Return the permissions for an update, its readings and its acceptance, once each."""
     right, owners = rbac.Right, owners_of(spec)
-    statuses = (
-        row.status.path.removeprefix("/apis/").split("/")
-        for part, row in TABLE.items()
-        if row.status is not None and owners[part] != "none"
-    )
+    found = (row.status for part, row in TABLE.items() if owners[part] != "none")
+    statuses = (each.path.removeprefix("/apis/").split("/") for each in found if each is not None)
     rights = [*rbac.of_looks(*((group, resource) for group, _, resource in statuses))]
     for manifest in plan.manifests:
         rights += rbac.of_object(manifest.body)

@@ -64,12 +64,8 @@ def _interruptions(
 
 def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
     """Name the cloud objects to recreate, because the API cannot change a field in place."""
-    was, wanted = (
-        {call.step: call.triggers for call in list_calls(plan.cloud, {}) if call.triggers}
-        if plan.cloud
-        else {}
-        for plan in (before, after)
-    )
+    sides = (list_calls(plan.cloud, {}) if plan.cloud else () for plan in (before, after))
+    was, wanted = ({each.step: each.triggers for each in side if each.triggers} for side in sides)
     return tuple(
         f"REPLACES {name}: an update removes it with everything on it, and makes it again"
         for name, trigger in wanted.items()

@@ -299,8 +299,6 @@ class _Compared:
 
 def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:
     """Return the hosts with K3s last installed as `server` or as `agent`."""
-    return tuple(
-        name.removesuffix("-k3s")
-        for name, step in sorted(applied.steps.items(), key=itemgetter(0))
-        if name.endswith("-k3s") and f"\nrole={role}\n" in step.stdin
-    )
+    steps = sorted(applied.steps.items(), key=itemgetter(0))
+    nodes = ((name, step.stdin) for name, step in steps if name.endswith("-k3s"))
+    return tuple(name.removesuffix("-k3s") for name, text in nodes if f"\nrole={role}\n" in text)

@@ -68,11 +68,8 @@ def repairs_of(notes: Mapping[str, str]) -> str:
 
 def counted_repairs(notes: Mapping[str, str]) -> Mapping[str, str]:
     """Return the numbered repairs among the notes, without resent tools."""
-    return {
-        step: note
-        for step, note in notes.items()
-        if _COUNTED.match(note) and not step.endswith("-tools")
-    }
+    found = {step: note for step, note in notes.items() if _COUNTED.match(note)}
+    return {step: note for step, note in found.items() if not step.endswith("-tools")}
 
 
 def proven_repairs(applied: Applied) -> str:

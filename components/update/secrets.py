@@ -105,10 +105,8 @@ def _value(reference: SecretRef, environ: Mapping[str, str]) -> str:
     name, words = reference.env, reference.command or ()
     value = run_program(words).rstrip("\r\n") if name is None else environ.get(name, "")
     if not value:
-        row, unset = (
-            "no-output" if name is None else "no-variable",
-            "empty" if name in environ else "not set",
-        )
+        row = "no-output" if name is None else "no-variable"
+        unset = "empty" if name in environ else "not set"
         raise UsageError(fault_text(__file__, row, program=_shown(words), name=name, unset=unset))
     return value
 
