@@ -16,8 +16,7 @@ from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT, nccl_environm
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed, PerftestCase, Watch
-from components.model.places import has_way
-from components.model.secret_refs import device_secrets
+from components.model.places import device_secrets, has_way
 from components.model.texts import fold_names
 from components.model.worker_kinds import PAIR, fitting_kind, gpu_kinds, worker_kinds
 from components.pod_network.attachment import pod_attachment

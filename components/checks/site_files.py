@@ -13,7 +13,7 @@ from components.core.errors import SpecError
 from components.core.plain_text import shortened
 from components.core.problem import Place
 from components.model.cluster import RESERVED, ClusterSpec
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
 

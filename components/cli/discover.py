@@ -21,7 +21,7 @@ from components.discover.rename import Rename, rename_device
 from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
 from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
 from components.drift.applied import applied_from_export
-from components.model.secret_refs import ssh_secrets
+from components.model.places import ssh_secrets
 from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
 from components.preflight.artefacts import judge_pins

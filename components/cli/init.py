@@ -15,7 +15,7 @@ from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import exit_code
 from components.core.templates import fault_text
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.plan.make import count_resources, make_plan
 from components.project import engine as engines
 from components.project import write

@@ -29,7 +29,7 @@ from components.core.errors import Bug, SpecError, UsageError
 from components.core.limits import read_text
 from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.model.sources import Registry
 from components.operators.operators_plan import chart_values
 from components.reading.load import load_site

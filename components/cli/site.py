@@ -33,7 +33,7 @@ from components.core.plain_text import counted, shortened
 from components.core.problem import Json
 from components.core.templates import fault_text
 from components.model.cluster import CLUSTER
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.model.texts import fold_names
 from components.plan.make import make_plan
 from components.plan.pieces import PAGE, STAGES, Piece, names_of_piece, pieces_of, plan_piece

@@ -1,10 +1,11 @@
-"""Paths to devices, subnets of leaves, and InfiniBand switches of a site."""
+"""Paths to devices and secrets, subnets of leaves, and InfiniBand switches of a site."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from components.catalogue.switches import find_plain
 from components.catalogue.switches.switch_model import SwitchModel
@@ -17,11 +18,20 @@ from components.model.hosts import Host, Nic
 from components.model.once import once
 from components.model.reach import is_machine_ipv4
 from components.model.sources import JumpError, with_way
-from components.model.units import Ssh
+from components.model.units import SecretRef, Ssh
 
 _Device = TypeVar("_Device", Switch, Host, Hypervisor)
 _TWO_ENDS: Final = 31
 """Prefix length of a network of two addresses."""
+SSH_SECRETS: Final = ("password", "private_key", "passphrase", "sudo_password", "enable_password")
+_PLACES: Final = (
+    "infiniband.ufm.password", "environment.instances.access_key",
+    "environment.instances.secret_key", "kubernetes.token", "kubernetes.agent_token",
+    "kubernetes.kubeconfig", "containers.login.password", "containers.build.login.password",
+    "sources.mirror.login.password", "sources.registry.login.password",
+    "evidence_store.signing_key", "evidence_store.login.password",
+)  # fmt: skip
+"""The references outside of logins to devices."""
 
 
 def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
@@ -35,6 +45,32 @@ def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
         yield hypervisor.name, hypervisor.ssh, ("environment", "hypervisors", y, "ssh")
     for j, hop in enumerate(spec.jump_hosts):
         yield hop.name, hop.ssh, ("jump_hosts", j, "ssh")
+
+
+def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
+    """List each reference to a secret, with its place."""
+    found = [*device_secrets(spec)]
+    for keys in _PLACES:
+        path: SpecPath = (*keys.split("."),)
+        part = reduce(lambda part, key: getattr(part, str(key), None), path, cast("object", spec))
+        found += [(part, path)] if isinstance(part, SecretRef) else []
+    for reference, path in found:
+        source = next(key for key in ("secret", "env", "command") if getattr(reference, key))
+        yield reference, (*path, source)
+
+
+def device_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
+    """The references with which readings log in to devices."""
+    for _, ssh, path in each_ssh(spec):
+        yield from ssh_secrets(ssh, path)
+
+
+def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]]:
+    """The references of one `ssh`, with their places."""
+    for key in SSH_SECRETS:
+        reference = getattr(ssh, key)
+        if isinstance(reference, SecretRef):
+            yield reference, (*path, key)
 
 
 def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.plan.make import ClusterPlan
 from components.preview import items
 from components.preview.report import Preview

@@ -14,7 +14,7 @@ from components.core.limits import TooLongError, run_within
 from components.core.problem import SpecPath, render_path
 from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.model.units import SecretRef
 
 DEADLINE_S: Final = 60.0

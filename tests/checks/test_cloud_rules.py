@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.checks.site import CheckedSite, check_loaded
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from components.reading.load import parse_site
 from tests.checks.cases import ROOT
 

@@ -6,7 +6,7 @@ import pytest
 
 from components.checks.registry import RULES
 from components.model.jobs import ImageBuild
-from components.model.secret_refs import list_secrets
+from components.model.places import list_secrets
 from tests.containers.site import load_spec
 
 NAMES = {
