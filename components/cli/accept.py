@@ -25,6 +25,7 @@ from components.acceptance.report.write import write_report
 from components.cli import stack as stacks
 from components.cli.app import StackName, TextOrJson, option, say
 from components.core.errors import RailyardError, UsageError
+from components.core.problem import UNREACHABLE
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.applied import applied_from_export
@@ -33,9 +34,6 @@ from components.kubernetes.live.look import Asked, await_ready, find_not_ready
 from components.kubernetes.live.read import ReleaseRef
 from components.remote.step import secrets_from
 from components.update.secrets import resolve
-
-UNSURE = 4
-"""The cluster did not answer."""
 
 
 def accept(
@@ -87,7 +85,7 @@ def ready(
         raise
     except RailyardError as error:
         say(f"cluster: {error}", err=True)
-        raise typer.Exit(UNSURE) from error
+        raise typer.Exit(UNREACHABLE) from error
     if output == "json":
         say(json.dumps({"stack": stack, "not_ready": to_json(found)}, indent=1))
     else:

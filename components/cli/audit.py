@@ -28,15 +28,13 @@ from components.cli.accept import connect
 from components.cli.app import option, say
 from components.cli.stack import Stack, load_file
 from components.core.errors import DeviceError, UsageError
-from components.core.problem import Finding, Place, SpecPath
+from components.core.problem import UNREACHABLE, Finding, Place, SpecPath
 from components.kubernetes.kubeconfig import pod_access
 from components.model.places import each_ssh
 from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
 from components.update.audit import Audit, run_audit
 
-UNSURE: Final = 4
-"""Something could not be read, judged or published."""
 _SUITE: Final = {"suite": "quick", "accept": "always", "scope": "all", "when_busy": "warn"}
 
 
@@ -115,7 +113,7 @@ def watch(
             lines.append(f"the node conditions were not written: {error}")
     for line in lines:
         say(line, err=True)
-    codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
+    codes = {found.exit_code, report.gate_code if report else 0, UNREACHABLE if lines else 0}
     raise typer.Exit(1 if 1 in codes else max(codes))
 
 
@@ -140,11 +138,12 @@ def _samples(
     found: Audit, report: Report | None, begun: datetime, times: Mapping[str, datetime]
 ) -> Iterator[publish.Sample]:
     yield publish.Sample("railyard_run_timestamp_seconds", {}, int(begun.timestamp()))
-    success = {"audit": found.exit_code < UNSURE, "accept": report and report.verdict != "error"}
+    is_proof = report is not None and report.verdict != "error"
+    success = {"audit": found.exit_code < UNREACHABLE, "accept": is_proof}
     for part, ended in times.items():
         seconds = round((ended - begun).total_seconds(), 3)
         yield publish.Sample("railyard_run_duration_seconds", {"part": part}, seconds)
-        yield publish.Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
+        yield publish.Sample("railyard_run_success", {"part": part}, float(success[part]))
         begun = ended
     yield from publish.audit_samples(found.read, found.findings)
     yield from publish.proof_samples(report) if report else ()

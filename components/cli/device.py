@@ -92,17 +92,12 @@ def undo_steps() -> None:
 @app.command()
 def baseline(stack: Annotated[str, option("whose imported baselines count")] = "") -> None:
     """Record the current values, or those that were imported for this switch."""
-    from components.fabric.device import (  # noqa: PLC0415 - lazy on purpose
-        BASELINE_VARIABLE,
-        parse_request,
-        run_baseline,
-    )
-    from components.fabric.edit import baseline_file  # noqa: PLC0415 - lazy on purpose
+    from components.fabric import device, edit  # noqa: PLC0415 - lazy on purpose
 
     text = sys.stdin.read()
-    imported = baseline_file(stack, parse_request(text, {}).endpoint.device)
+    imported = edit.baseline_file(stack, device.parse_request(text, {}).endpoint.device)
     environ = dict(os.environ)
     if stack and imported.is_file():
-        environ[BASELINE_VARIABLE] = imported.read_text()
+        environ[device.BASELINE_VARIABLE] = imported.read_text()
     with _says_next():
-        say(run_baseline(text, environ))
+        say(device.run_baseline(text, environ))

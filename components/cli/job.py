@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from components.acceptance.collect.probe_runs import open_cluster
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
 from components.cli.app import StackOrFile, command_app, option, say
+from components.cli.say import INTERRUPTED
 from components.cli.stack import Stack, load_stack_or_file
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.core.templates import fault_text
@@ -22,8 +23,6 @@ from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
 from components.submit import follow, make
 
-INTERRUPTED: Final = 130
-"""128 + SIGINT, as a shell reports it."""
 image_app = command_app("Build the image in which acceptance and sample jobs run.")
 
 

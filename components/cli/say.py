@@ -13,21 +13,16 @@ from components.core.errors import RailyardError, UsageError
 from components.core.plain_text import plain_text
 from components.core.start import start_quickly
 
-_INTERRUPTED: Final = 130
+INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
 _USAGE: Final = 2
 _OURS: Final = (__name__.partition(".")[0], "stacks", "lab")
-
-
-_RED: Final = 31
-_GREEN: Final = 32
-_YELLOW: Final = 33
 _COLOURS: Final = (
-    (re.compile(r"^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", re.MULTILINE), _RED),
-    (re.compile(r"^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", re.MULTILINE), _YELLOW),
-    (re.compile(r"^PASSED\b|\bno problems\b|^  fix\b", re.MULTILINE), _GREEN),
+    (re.compile(r"^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", re.MULTILINE), 31),
+    (re.compile(r"^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", re.MULTILINE), 33),
+    (re.compile(r"^PASSED\b|\bno problems\b|^  fix\b", re.MULTILINE), 32),
 )
-"""The words of reports that get a colour, for each colour of ECMA-48."""
+"""The words of reports that get a colour of ECMA-48: red, yellow and green."""
 
 
 def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
@@ -65,4 +60,4 @@ def guard(call: Callable[[], object]) -> None:
             err=True)  # fmt: skip
         sys.exit(_USAGE)
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)

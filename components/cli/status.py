@@ -31,6 +31,7 @@ from components.cli.versions import describe_age, list_outdated, version_problem
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file
 from components.core.plain_text import counted, plain_text
+from components.core.problem import DIFFERS, UNREACHABLE
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
@@ -62,8 +63,6 @@ _NAMES: Final = 60
 """Most characters of a list of names in the text."""
 _DAYS: Final = 2
 """A proof of fewer days has its age in hours."""
-_UNREAD: Final = 4
-_DRIFT: Final = 3
 baseline_app = command_app(
     "Keep the values that destroy puts back on switches, or bring them back."
 )
@@ -175,7 +174,7 @@ def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
         parts.append(_cluster(name, look.waiting))
     if running.is_any:
         entry = Entry((), (running.render(name),))
-        parts.append(Part("update", "error", "not finished", (entry,), "", _UNREAD))
+        parts.append(Part("update", "error", "not finished", (entry,), "", UNREACHABLE))
     elif edited:
         is_new = not any(each.applied for each in drifts)
         what = "nothing was applied yet" if is_new else "the file changes these devices:"
@@ -197,7 +196,7 @@ def _devices(drifts: Sequence[DeviceDrift], unreached: Sequence[str]) -> Part:
     entries += [Entry(tuple(answered), ())] if answered else []
     entries += [Entry((), (line,)) for line in not_touched(unreached)]
     if silent:
-        return Part("devices", "error", summary, tuple(entries), "", _UNREAD)
+        return Part("devices", "error", summary, tuple(entries), "", UNREACHABLE)
     return Part("devices", "passed" if answered else "skipped", summary, tuple(entries))
 
 
@@ -217,9 +216,9 @@ def _drift(stack: str, drifts: Sequence[DeviceDrift], cluster: ClusterDrift) -> 
     where = [f"{len({_host(each) for each in wrong})} of {read}"] * bool(known)
     summary = ", ".join([*where, *(["the cluster"] if lines else [])])
     entries = (*_grouped(found), *([Entry((CLUSTER,), lines)] if lines else []))
-    verdict = "failed" if lines or _DRIFT in codes.values() else "error"
+    verdict = "failed" if lines or DIFFERS in codes.values() else "error"
     fix = f"`railyard drift {stack}` lists all of it, `pulumi up -s {stack}` repairs it"
-    return Part("drift", verdict, summary, entries, fix, max((_DRIFT, *codes.values())))
+    return Part("drift", verdict, summary, entries, fix, max((DIFFERS, *codes.values())))
 
 
 def _cluster(stack: str, waiting: tuple[NotReady, ...] | str | None) -> Part:
@@ -227,7 +226,7 @@ def _cluster(stack: str, waiting: tuple[NotReady, ...] | str | None) -> Part:
         return Part("cluster", "skipped", "the stack has no objects in a cluster")
     if isinstance(waiting, str):
         entry = Entry((), _split(waiting))
-        return Part("cluster", "error", "it was not read", (entry,), "", _UNREAD)
+        return Part("cluster", "error", "it was not read", (entry,), "", UNREACHABLE)
     if not waiting:
         return Part("cluster", "passed", "all objects and Helm releases are ready")
     entries = tuple(Entry((), _split(str(each))) for each in waiting)
@@ -378,7 +377,7 @@ def report_drift(loaded: Stack, seen: Seen, running: UnderWay) -> tuple[dict[str
     words = f"{running.render(loaded.name)}\n" if running.is_any else ""
     found = max(drift_exit_code(drifts), cluster.exit_code)
     body = {
-        "stack": loaded.name, "exit_code": _UNREAD if running.is_any else found,
+        "stack": loaded.name, "exit_code": UNREACHABLE if running.is_any else found,
         "under_way": words.rstrip(), "no_login": list(plan.unreached),
         "devices": to_json(drifts), "cluster": to_json(cluster),
     }  # fmt: skip
