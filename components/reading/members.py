@@ -76,11 +76,8 @@ def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Ow
             continue
         path.append(item)
         owners = members
-        members = (
-            members
-            if isinstance(item, int)
-            else models_at(next(iter(members), None), (item,), members)
-        )
+        if isinstance(item, str):
+            members = models_at(next(iter(members), None), (item,), members)
     return tuple(path), owners[0] if owners else None
 
 

@@ -19,27 +19,13 @@ from components.reading.members import docs_of
 
 _OF_HOSTS: Final = ("Ssh", "Nic", "HcaPf")
 """Parts of a host, of which its template can bring some keys."""
-_SHORT_FORMS: Final = {
-    "SwitchPort": (
-        ("Switch", "ports"),
-        {
-            "type": "string",
-            "pattern": PORT_TARGET,
-            "description": "`<host>/<rail>` or `<switch>:<port>`: a port without exceptions.",
-        },
-    ),
-    "IbMember": (
-        ("IbPartition", "members"),
-        {
-            "type": "string",
-            "pattern": DNS_LABEL,
-            "description": "A host's name: a member without exceptions.",
-        },
-    ),
-}
-"""Values that can also be written as one text: their place, and the text."""
-
-
+_PORT: Final = "`<host>/<rail>` or `<switch>:<port>`: a port without exceptions."
+_MEMBER: Final = "A host's name: a member without exceptions."
+_SHORT_FORMS: Final = (
+    ("SwitchPort", "Switch", "ports", PORT_TARGET, _PORT),
+    ("IbMember", "IbPartition", "members", DNS_LABEL, _MEMBER),
+)
+"""Values that can also be written as one text: their place, and the text's pattern and meaning."""
 _DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 _FORMATS: Final = ("ipv4", "ipv6", "uri", "date", "date-time", "hostname")
 """The formats that draft 7 has; editors and SchemaStore refuse others."""
@@ -60,7 +46,8 @@ def render_schema() -> dict[str, Json]:
     """Generate the schema of the files that users write; Bug: a short form no longer fits in."""
     schema = SiteFile.model_json_schema(mode="validation", schema_generator=_Documented)
     # Pydantic describes the converted value; a user can also write it as one text.
-    for name, ((owner, key), text) in _SHORT_FORMS.items():
+    for name, owner, key, pattern, words in _SHORT_FORMS:
+        text = {"type": "string", "pattern": pattern, "description": words}
         properties = schema["$defs"][owner]["properties"]
         whole = {"$ref": f"#/$defs/{name}"}
         mended = _replaced(properties[key], whole, {"anyOf": [text, whole]})
