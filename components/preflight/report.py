@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 from html import escape
 from typing import Final
 
@@ -142,10 +143,8 @@ def render_html(found: Preflight) -> str:
             _row(each.device or SITE, *(f"<code>{escape(text)}</code>" for text in texts))
             for each, *texts in values
         ]
-        what, fix = (
-            re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
-            for text in (first.what, first.fix)
-        )
+        marked = partial(re.sub, "`([^`]*)`", r"<code>\1</code>")
+        what, fix = marked(escape(first.what)), marked(escape(first.fix))
         cells = table(("Device", "Is", "Wanted"), rows)
         texts = f"<p>{what}</p>", cells, f"<p><strong>Fix</strong> {fix}</p>"
         parts.append(section(f"{badge} {escape(first.rule)}", *texts))

@@ -166,19 +166,14 @@ def run_preflight(
     ufm = spec.infiniband.ufm if spec.infiniband else None
     managed = (*spec.switches, *((ufm,) if ufm else ()), *spec.hypervisors, *spec.reached)
     devices, drifts = tuple(each.name for each in managed), judge_drift(plan, applied, seen)
+    lacking = (name for name in secret_names(spec) if not secrets.get(name))
+    charts = (f"{each.name} {each.version}" for each in artefacts.charts_without_images(spec, lock))
     findings = (
-        *(
-            lack(HERE, "secret", "none", name=name, variable=env_name(name))
-            for name in secret_names(spec)
-            if not secrets.get(name)
-        ),
+        *(lack(HERE, "secret", "none", name=name, variable=env_name(name)) for name in lacking),
         *_judge(devices, spec, plan, seen, asked),
         *judge.judge_links(drifts),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
-        *(
-            lack(HERE, "chart-images", f"{chart.name} {chart.version} is not in the lock")
-            for chart in artefacts.charts_without_images(spec, lock)
-        ),
+        *(lack(HERE, "chart-images", f"{chart} is not in the lock") for chart in charts),
         *found,
     )
     unmade = tuple(each.name for each in spec.reached if has_placeholder(each.way.address))
