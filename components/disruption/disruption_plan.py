@@ -23,7 +23,7 @@ from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
 from components.drift.applied import Applied
 from components.hosts.host_plan import HostPlan
-from components.hosts.keys.ask import needs_boot, needs_drain
+from components.hosts.keys.ask import find_row, needs_drain
 from components.kubernetes.planes.base import KubernetesPlan, refer_to
 from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec, units_of_hosts
@@ -134,13 +134,12 @@ def plan_reboots(
     waiting = {
         plan.name
         for plan in plans
-        if any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
+        if any(needs_drain(key) or find_row(key).loads_at_start for key in plan.desired.values)
     }
     hosts = [host for host in spec.reached if host.name in waiting]
     cluster = refer_to(spec, kubernetes)
     workers = fold_names(host.node for host in spec.workers) if cluster else ""
-    groups: list[RebootGroup] = []
-    units = units_of_hosts(spec)
+    groups, units = list[RebootGroup](), units_of_hosts(spec)
     apart = group_hosts(hosts, spec.disruption.max_unavailable, units)
     for number, members in enumerate(apart, 1):
         steps: list[HostRebootStep] = []

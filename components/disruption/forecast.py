@@ -149,13 +149,6 @@ def forecast_departures(
     return tuple(found)
 
 
-def render_departures(
-    groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
-) -> tuple[str, ...]:
-    """Return the lines of a preview; empty if no host leaves service."""
-    return tuple(str(each) for each in forecast_departures(groups, seen))
-
-
 def departure_notes(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState], applied: Applied
 ) -> dict[str, str]:
@@ -218,12 +211,12 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         key: value
         for key, value in values.items()
         if step.request.loads_firmware
-        or not ask.parameter_of(key.removeprefix(BOOT).removeprefix(BACK))
+        or not ask.find_row(key.removeprefix(BOOT).removeprefix(BACK)).parameter
     }
     changes = {
         key: (now, wanted)
         for key, wanted, now in _differing(step, own)
-        if ask.needs_boot(key) and _loaded_by_boot(key, values)
+        if ask.find_row(key).loads_at_start and _loaded_by_boot(key, values)
     }
     released = {key: each for key, *each in released_settings(own, step.request.settings)}
     yield from waiting_words(
@@ -242,7 +235,7 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
     """Whether a boot loads it; some firmware needs a power cycle or a card reset."""
     pci = key.removeprefix("nic.").rpartition(".")[0]
-    return not ask.parameter_of(key) or needs_of(HostState(values), pci) == "reboot"
+    return not ask.find_row(key).parameter or needs_of(HostState(values), pci) == "reboot"
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
@@ -256,7 +249,7 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
                 changes[key] = f"{now} -> {wanted}"
         for key in sorted(values.keys() - step.request.settings.keys()):
             # Link settings may be observed for a guard only, and not be Railyard's.
-            if key.startswith("nic.") and not ask.takes_link(key):
+            if key.startswith("nic.") and ask.find_row(key).interrupts != "takes_link":
                 changes[key] = f"{values[key]} -> as before Railyard"
     changes = {k: v for k, v in changes.items() if ask.needs_drain(k) and _has_vfs(k, values)}
     yield from (setting_words(key, value) for key, value in changes.items())
@@ -268,7 +261,7 @@ def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
     """Whether a job may use the changed part: the link, the VF, or a VF of the card."""
     kind, _, rest = key.partition(".")
     where = rest.rpartition(".")[0]
-    if ask.takes_link(key):
+    if ask.find_row(key).interrupts == "takes_link":
         return True
     if kind == "vf":
         return values.get(key) != "absent" and _has_vfs(f"nic.{where}", values)
@@ -280,7 +273,7 @@ def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
         return
     for key, wanted, now in _differing(step, values):
-        if ask.loads_driver(key) and not ask.is_idle(key, wanted):
+        if ask.find_row(key).interrupts == "always" and not ask.is_idle(key, wanted):
             yield setting_words(key, f"{now} -> {wanted}")
 
 

@@ -40,8 +40,6 @@ PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 """Folder of device plugin sockets; a pod that mounts it is a device plugin (sources.md#reboots)."""
 _GPU: Final = re.compile(r"/(gpu|mig)\b")
 """Matches resources that are certainly not VFs: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`."""
-Nodes: TypeAlias = Mapping[str, Body]
-"""Name to node."""
 SERVER_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/etcd",
@@ -245,8 +243,8 @@ class Node:
         return answer.words if answer.status == _TOO_MANY else ""
 
 
-def read_nodes(calls: Calls) -> Nodes:
-    """Return all nodes of the cluster."""
+def read_nodes(calls: Calls) -> Mapping[str, Body]:
+    """Return all nodes of the cluster by name."""
     answer = calls.call("GET", "/api/v1/nodes")
     if answer.status != _OK:
         raise DeviceError(f"the nodes of the cluster cannot be listed: {answer.words}")
@@ -370,10 +368,7 @@ def open_cluster(
     environ: Mapping[str, str],
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> Calls | None:
-    """Open the cluster, or return None if it does not exist yet; DeviceError if that is unknown.
-
-    The API of `host`, which will leave service, is the last choice.
-    """
+    """Open the cluster, at the API of `host` last; None: it does not exist yet, or DeviceError."""
     try:
         kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
     except UnreachableError as error:
@@ -407,14 +402,14 @@ def refuse_too_many(
     """Refuse if workers that leave together, and those out already, would exceed the limit."""
     nodes = read_nodes(calls)
     away = [each for each in workers if each not in names and _is_away(nodes, each)]
-    if names and len(names) + len(away) > max_unavailable:
+    count = len(names) + len(away)
+    if names and count > max_unavailable:
         out = f", and {', '.join(away)} is out of service already" if away else ""
         words = {"names": ", ".join(names), "out": out, "limit": max_unavailable}
-        count = len(names) + len(away)
         raise DeviceError(fault_text(__file__, "too-many", count=count, **words))
 
 
-def _is_away(nodes: Nodes, name: str) -> bool:
+def _is_away(nodes: Mapping[str, Body], name: str) -> bool:
     """Whether a node is not Ready, or cordoned. A host without a node runs no jobs."""
     node = nodes.get(name)
     return node is not None and (is_cordoned(node) or not is_ready(node))

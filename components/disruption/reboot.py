@@ -21,7 +21,7 @@ from components.core.templates import fault_text
 from components.disruption.forecast import Waiting, read_waiting
 from components.disruption.node import POLL_S, Node, Turn, open_node, refuse_other_name, run_alone
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
-from components.hosts.keys.ask import parameter_of
+from components.hosts.keys.ask import find_row
 from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
 from components.remote import sending
@@ -75,7 +75,8 @@ class HostRun(Turn[HostReboot]):
 
     def _maintained(self, seen: Waiting) -> dict[str, object]:
         """Take the host out of service, change it, and return it; continue an earlier run."""
-        counted = before = seen.begun or seen.boot_id
+        # The boot at which it left service, and that at which device plugins may have counted.
+        before = counted = seen.begun or seen.boot_id
         self.boot_ids.add(before)
         if seen.begun is not None:
             self.service = "an earlier run took it out of service, so its node may be cordoned"
@@ -87,7 +88,21 @@ class HostRun(Turn[HostReboot]):
             if boots := self._look().boots:  # changes still need a boot
                 booted = self._boot(seen.boot_id)
                 seen = Waiting(booted.boot_id, None, boots, seen.drains)
-        self._return_to_service(before, counted)
+        # Verify settings, cards and node, and only then uncordon.
+        now = self._settle(before)
+        unnamed = self._prove()
+        if self.node is None:
+            self.phase = "asking the cluster"
+            self.node = self._node(self._patient_cluster(READY_DEADLINE_S))
+        if self.node is not None:
+            self.phase = "waiting for the node"
+            if now == counted:
+                self.node.restart_device_plugins()
+            self.node.await_service(self.boot_ids - {now}, READY_DEADLINE_S)
+            self.node.uncordon()
+        self._maintain("forget")
+        if unnamed:
+            raise DeviceError(fault_text(__file__, "unnamed", devices="; ".join(unnamed)))
         return {
             "boot_after": self._look().boot_id,
             "boot_before": before,
@@ -102,7 +117,7 @@ class HostRun(Turn[HostReboot]):
         if self.request.loads_firmware:
             by_others = ()
         else:
-            asked = {key: value for key, value in asked.items() if not parameter_of(key)}
+            asked = {key: value for key, value in asked.items() if not find_row(key).parameter}
         waiting = read_waiting(self._maintain("look", asked), by_others)
         if not waiting.boot_id:
             what = "gave an incomplete answer: its session ended, or its boot id is missing"
@@ -158,26 +173,6 @@ class HostRun(Turn[HostReboot]):
                     return seen
                 self.last = f"it answers, and is still on boot {before}"
         raise DeviceError(fault_text(__file__, "no-boot", limit_s=deadline_s))
-
-    def _return_to_service(self, before: str, counted: str) -> None:
-        """Verify settings, cards and node, and only then uncordon.
-
-        It left service at the boot `before`; device plugins may have counted at the boot `counted`.
-        """
-        now = self._settle(before)
-        unnamed = self._prove()
-        if self.node is None:
-            self.phase = "asking the cluster"
-            self.node = self._node(self._patient_cluster(READY_DEADLINE_S))
-        if self.node is not None:
-            self.phase = "waiting for the node"
-            if now == counted:
-                self.node.restart_device_plugins()
-            self.node.await_service(self.boot_ids - {now}, READY_DEADLINE_S)
-            self.node.uncordon()
-        self._maintain("forget")
-        if unnamed:
-            raise DeviceError(fault_text(__file__, "unnamed", devices="; ".join(unnamed)))
 
     def _settle(self, before: str) -> str:
         """Converge until no change waits for a boot, and return that boot id.

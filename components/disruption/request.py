@@ -29,13 +29,31 @@ READY_DEADLINE_S: Final = 600.0
 take 300 s (`TimeoutStartSec`), and device plugins start after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostReboot:
-    """The request on stdin."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRequest:
+    """The parts of both requests."""
 
     endpoint: Endpoint
-    role: HostRole
     stack: str
+    cluster: ClusterRef | None
+    reboots: Literal["allow", "deny"]
+    max_unavailable: int
+    drain_deadline_s: float
+    workers: str = field(default="", metadata=HIDDEN)
+    """The nodes that count against `max_unavailable`, as a list of names with ranges."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All SSH endpoints of the step."""
+        servers = self.cluster.servers if self.cluster else ()
+        return (self.endpoint, *(each.endpoint for each in servers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReboot(NodeRequest):
+    """The request on stdin to reboot a host; `workers` is stored with the groups."""
+
+    role: HostRole
     settings: Mapping[str, str] = field(metadata=HIDDEN)
     """The stdin of the host's converge step: the settings to apply before it returns to service.
     The state has them in that step, so this stdin has only their digest."""
@@ -44,17 +62,10 @@ class HostReboot:
     group: tuple[str, ...] = field(metadata=HIDDEN)
     """All nodes that may be out of service together, including this one. Another worker would
     change all groups behind it, so `groups_text` has them for all hosts, and stdin does not."""
-    cluster: ClusterRef | None
-    reboots: Literal["allow", "deny"]
-    max_unavailable: int
     converge_deadline_s: float
-    drain_deadline_s: float
     boot_deadline_s: float
     hcas: int = 0
     """Number of InfiniBand adapters that must work before it returns to service."""
-    workers: str = field(default="", metadata=HIDDEN)
-    """The nodes that count against `max_unavailable`, as a list of names with ranges; stored with
-    the groups."""
     node: str = ""
     """Name of its node if it differs from the host's."""
     repair: str = ""
@@ -74,12 +85,6 @@ class HostReboot:
     def node_name(self) -> str:
         """Name of its node in the cluster."""
         return self.node or self.endpoint.device
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """All SSH endpoints of the step."""
-        servers = self.cluster.servers if self.cluster else ()
-        return (self.endpoint, *(each.endpoint for each in servers))
 
 
 _REQUEST: Final = TypeAdapter(HostReboot)
@@ -138,29 +143,22 @@ def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
     return document
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUpgrade:
-    """The request on stdin."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUpgrade(NodeRequest):
+    """The request on stdin to upgrade a node."""
 
-    endpoint: Endpoint
     role: Literal["control_plane", "worker"]
-    stack: str
     version: str
     """The release to install."""
     group: tuple[str, ...]
     """All nodes that may be out of service together, including this one."""
     cluster: ClusterRef
-    reboots: Literal["allow", "deny"]
-    max_unavailable: int
-    drain_deadline_s: float
     install_deadline_s: float
     arguments: tuple[str, ...] = ()
     """Arguments of the install verb: the download proxy."""
     install: str = field(default="", metadata=HIDDEN)
     """The stdin of the node's install step. The state has it in that step, so this stdin has only
     its digest."""
-    workers: str = field(default="", metadata=HIDDEN)
-    """The nodes that count against `max_unavailable`, as a list of names with ranges."""
     kubelet: str = field(default="", metadata=OMIT_EMPTY)
     """The kubelet arguments in the file, in words."""
     leaves: str = field(default="", metadata=OMIT_EMPTY)
@@ -189,11 +187,6 @@ class NodeUpgrade:
     def name(self) -> str:
         """Name of its host."""
         return self.endpoint.device
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """All SSH endpoints of the step."""
-        return (self.endpoint, *(each.endpoint for each in self.cluster.servers))
 
 
 _UPGRADE: Final = TypeAdapter(NodeUpgrade)

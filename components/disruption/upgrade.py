@@ -92,10 +92,8 @@ class UpgradeRun(Turn[NodeUpgrade]):
         only = self.request.role == "control_plane" and len(self.request.cluster.servers) == 1
         try:
             calls = self._patient_cluster(START_DEADLINE_S if only else READY_DEADLINE_S)
-        except HostKeyError:
-            raise
-        except DeviceError:
-            if not only:
+        except DeviceError as error:
+            if not only or isinstance(error, HostKeyError):
                 raise
             self.done.append("its API did not answer")
             return None

@@ -155,13 +155,10 @@ def parse_look(lines: Iterable[str]) -> HostLook:
             words = key.split(".")
             netdev, what = ".".join(words[1:-2]), ".".join(words[-2:])
             lldp.setdefault(netdev, {}).setdefault(what, value)
-    by_kind = {
-        kind: sorted((p, f) for p, f in functions.items() if f.get("kind") == kind)
-        for kind in ("nic", "gpu")
-    }
+    ordered = sorted(functions.items(), key=itemgetter(0))
     return HostLook(
-        cards=tuple(_card(pci, fields, lldp) for pci, fields in by_kind["nic"]),
-        gpus=tuple(_place(pci, fields) for pci, fields in by_kind["gpu"]),
+        cards=tuple(_card(pci, each, lldp) for pci, each in ordered if each.get("kind") == "nic"),
+        gpus=tuple(_place(pci, each) for pci, each in ordered if each.get("kind") == "gpu"),
         nodes=count_nodes(host.get("nodes", "")),
         seen=host.get("seen") == "yes",
         name=host.get("name", ""),

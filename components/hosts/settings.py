@@ -108,10 +108,12 @@ def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """A table and a rule for each card's address: packets from it leave by that card."""
-    if not _routed(spec, host):
+    cards = routed_cards(spec, host)
+    needed = len(cards) > 1 or any(subnet.gateway for _, subnet, _ in cards)
+    if not needed or spec.settings_of(host).kernel.source_routing != "auto":
         return {}
     routes_of: dict[str, str] = {}
-    for number, subnet, nic in routed_cards(spec, host):
+    for number, subnet, nic in cards:
         table = FIRST_TABLE + number
         routes = [f"{subnet.network} dev {nic.netdev} scope link src {nic.address}"]
         if subnet.gateway is not None:
@@ -130,7 +132,8 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
     `all` and the device counts, so the cards' own values suffice).
     """
     cards = routed_cards(spec, host)
-    if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
+    one = len(cards) < 2  # noqa: PLR2004 - one card cannot be confused
+    if one or spec.settings_of(host).kernel.source_routing != "auto":
         return {}
     names = (conf_name(nic.netdev) for _, _, nic in cards)
     return {key: value for each in names for key, value in below(each, CARD_SYSCTLS).items()}
@@ -139,12 +142,6 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
 def conf_name(netdev: str) -> str:
     """The beginning of a network device's IPv4 settings; a dot in its name becomes a slash."""
     return f"net.ipv4.conf.{netdev.replace('.', '/')}"
-
-
-def _routed(spec: ClusterSpec, host: Host) -> bool:
-    cards = routed_cards(spec, host)
-    needed = len(cards) > 1 or any(subnet.gateway for _, subnet, _ in cards)
-    return needed and spec.settings_of(host).kernel.source_routing == "auto"
 
 
 def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, RailSubnet, Nic]]:

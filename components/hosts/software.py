@@ -12,7 +12,7 @@ from typing import Final, Literal
 from components.catalogue.cards import IB_PORTS
 from components.catalogue.operator_versions import parse_driver_version
 from components.core.key_values import HostState
-from components.hosts.keys.ask import parameter_of
+from components.hosts.keys.ask import find_row
 from components.hosts.settings import below
 from components.model.cards import DriverPackage, DriverRepository, Firmware, HcaPf
 from components.model.cluster import ClusterSpec
@@ -218,7 +218,7 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
     """
     found: list[PendingBoot] = []
     for key, wanted in sorted(desired.values.items()):
-        parameter, pci = parameter_of(key), _card(key)
+        parameter, pci = find_row(key).parameter, _card(key)
         following = observed.values.get(key, "unknown") if parameter else "unknown"
         current = observed.values.get(f"{key}_current", "unknown")
         if following in NOT_THERE or current in NOT_THERE or current == wanted:
@@ -226,7 +226,7 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
         needs = needs_of(observed, pci)
         found.append(PendingBoot(pci, parameter, current, wanted, needs, following == wanted))
     for key, current, before in released_settings(observed.values, desired.values):
-        parameter, pci = parameter_of(key), _card(key)
+        parameter, pci = find_row(key).parameter, _card(key)
         if parameter and current != before:
             needs = needs_of(observed, pci)
             found.append(PendingBoot(pci, parameter, current, before, needs))

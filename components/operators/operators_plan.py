@@ -27,7 +27,7 @@ from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.core.templates import fault_text, object_of
-from components.hosts.keys.ask import parameter_of
+from components.hosts.keys.ask import find_row
 from components.hosts.software import asked_settings
 from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest
 from components.model import owners
@@ -269,9 +269,10 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
         addresses: list[JsonValue] = [*sorted(nic.pci for nic in nics)]
         # The parameters for which a template lacks a field, with mlxconfig's names.
         raw: list[JsonValue] = [
-            {"name": parameter_of(f"nic.0000:00:00.0.{key}"), "value": _SWITCHES.get(value, value)}
+            {"name": row.parameter, "value": _SWITCHES.get(value, value)}
             for key, value in sorted(settings.items())
             if key not in _OWN_FIELDS
+            for row in [find_row(f"nic.0000:00:00.0.{key}")]
         ]
         wanted: Body = {
             "nicSelector": {"nicType": device, "pciAddresses": addresses},

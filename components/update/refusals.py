@@ -87,14 +87,15 @@ def host_departures(
 ) -> tuple[str, ...]:
     """Describe which hosts the update drains or reboots, and in which group."""
     leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
-    waiting = forecast.render_departures(plan.reboots, known_hosts(plan, facts, applied))
+    going = forecast.forecast_departures(plan.reboots, known_hosts(plan, facts, applied))
     drained = (
         words
         for switch in plan.switches
         if (leave := plan.ports.get(switch.name))
         for words in leave.describe(_stopped(switch, facts, applied))
     )
-    return (*describe_leaving(leaving), *describe_servers(plan, applied), *drained, *waiting)
+    servers, hosts = describe_servers(plan, applied), map(str, going)
+    return (*describe_leaving(leaving), *servers, *drained, *hosts)
 
 
 def known_hosts(

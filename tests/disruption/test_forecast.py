@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from components.core.key_values import HostState
 from components.disruption.disruption_plan import RebootGroup
-from components.disruption.forecast import departures_refused, passing_refused, render_departures
+from components.disruption.forecast import (
+    departures_refused,
+    forecast_departures,
+    passing_refused,
+)
 from components.model.cards import DriverPackage
 from components.model.cluster import Disruption
 from tests.disruption.played import groups_of
@@ -32,9 +36,14 @@ def as_seen(changes: dict[str, str]) -> dict[str, HostState]:
     return {"gpu01": HostState({**request.settings, "pending.in_service": "yes", **changes})}
 
 
+def lines_of(groups: Sequence[RebootGroup], seen: Mapping[str, HostState]) -> tuple[str, ...]:
+    """The lines of a preview about hosts that leave service."""
+    return tuple(map(str, forecast_departures(groups, seen)))
+
+
 def test_a_host_as_planned_goes_nowhere() -> None:
-    assert render_departures(GROUPS, as_seen({})) == ()
-    assert render_departures(GROUPS, {}) == ()
+    assert lines_of(GROUPS, as_seen({})) == ()
+    assert lines_of(GROUPS, {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,7 @@ def test_a_host_as_planned_goes_nowhere() -> None:
     ],
 )
 def test_the_words_of_a_preview(changes: dict[str, str], words: str) -> None:
-    assert "\n".join(render_departures(GROUPS, as_seen(changes))) == words
+    assert "\n".join(lines_of(GROUPS, as_seen(changes))) == words
 
 
 def guids(changes: dict[str, str]) -> tuple[str, ...]:
@@ -118,7 +127,7 @@ def guids(changes: dict[str, str]) -> tuple[str, ...]:
     settings = {**step.request.settings, key: "0000000000000001"}
     wanting = replace(step, request=replace(step.request, settings=settings))
     groups = (replace(group, steps=(wanting,)), *others)
-    return render_departures(groups, as_seen({key: "0000000000000000", **changes}))
+    return lines_of(groups, as_seen({key: "0000000000000000", **changes}))
 
 
 @pytest.mark.parametrize(
@@ -148,16 +157,14 @@ def driven(changes: dict[str, str]) -> tuple[Sequence[RebootGroup], dict[str, Ho
 
 def test_a_driver_may_need_a_boot_on_a_host_in_service() -> None:
     groups, seen = driven({"driver.kind": "inbox"})
-    assert render_departures(groups, seen) == (
-        f"{LEAVES}: driver kind inbox -> doca_ofed; {RELOADS}",
-    )
+    assert lines_of(groups, seen) == (f"{LEAVES}: driver kind inbox -> doca_ofed; {RELOADS}",)
     (text,) = written(departures_refused(groups, seen))
     assert "gpu01 would be drained: driver kind inbox -> doca_ofed" in text
 
 
 def test_a_driver_may_need_a_boot_on_an_idle_host() -> None:
     groups, seen = driven({"driver.kind": "inbox", "pending.in_service": "no"})
-    assert render_departures(groups, seen) == (
+    assert lines_of(groups, seen) == (
         f"MAY REBOOT (group 1 of 2): gpu01: driver kind inbox -> doca_ofed; {RELOADS}",
     )
     (text,) = written(departures_refused(groups, seen))
@@ -166,19 +173,19 @@ def test_a_driver_may_need_a_boot_on_an_idle_host() -> None:
 
 def test_a_driver_that_comes_with_a_boot_is_told_as_one() -> None:
     groups, seen = driven({"driver.kind": "inbox", "pending.boot.update": "an update"})
-    (line,) = render_departures(groups, seen)
+    (line,) = lines_of(groups, seen)
     assert line.startswith("WILL REBOOT")
     assert RELOADS not in line
 
 
 def test_a_driver_where_none_is_loaded_takes_its_host_out_of_service() -> None:
     groups, seen = driven({"driver.kind": "absent"})
-    assert render_departures(groups, seen) == (f"{LEAVES}: driver kind absent -> doca_ofed",)
+    assert lines_of(groups, seen) == (f"{LEAVES}: driver kind absent -> doca_ofed",)
 
 
 def test_where_no_driver_is_loaded_none_needs_a_boot() -> None:
     changes = {"driver.kind": "absent", "driver.version": "absent", "pending.in_service": "no"}
-    assert render_departures(*driven(changes)) == ()
+    assert lines_of(*driven(changes)) == ()
 
 
 def test_firmware_of_a_guest_waits_for_its_hypervisor() -> None:
@@ -186,7 +193,7 @@ def test_firmware_of_a_guest_waits_for_its_hypervisor() -> None:
     settings = groups[0].steps[0].request.settings
     key = next(key for key in settings if key.endswith(".ats"))
     seen = HostState({**settings, f"pending.boot.{key}": "off -> on", "pending.in_service": "yes"})
-    assert render_departures(groups, {groups[0].hosts[0]: seen}) == ()
+    assert lines_of(groups, {groups[0].hosts[0]: seen}) == ()
 
 
 def test_groups_do_not_pass_over_a_host_that_is_away() -> None:
@@ -212,7 +219,7 @@ def test_firmware_of_a_card_stays_while_one_of_its_ports_wants_it() -> None:
         f"pending.back.nic.{pci}.fw_num_of_vfs": "16 -> 8"
         for pci in ("0000:05:00.0", "0000:05:00.1")
     }
-    assert render_departures(groups, {"gpu01": HostState({**settings, **back})}) == ()
+    assert lines_of(groups, {"gpu01": HostState({**settings, **back})}) == ()
 
 
 def test_an_edit_of_firmware_is_told_once() -> None:
@@ -223,7 +230,7 @@ def test_an_edit_of_firmware_is_told_once() -> None:
     off = HostState({**groups[0].steps[0].request.settings, f"{CARD}.ats": "off"})
     half = HostState({**off.values, f"{CARD}.ats": "on", f"pending.boot.{CARD}.ats": "off -> on"})
     for state in (off, half):
-        (line,) = render_departures(groups, {"gpu01": state})
+        (line,) = lines_of(groups, {"gpu01": state})
         assert line == "WILL REBOOT (group 1 of 2): gpu01: nic 0000:05:00.0 ats off -> on"
 
 
@@ -239,7 +246,7 @@ def test_firmware_that_a_reboot_does_not_load_reboots_nothing(fact: str, needs: 
         f"{CARD}.{fact}": needs,
         f"pending.back.{CARD}.fw_num_of_vfs": "16 -> 8",
     }
-    assert render_departures(groups, {"gpu01": HostState({**settings, **changes})}) == ()
+    assert lines_of(groups, {"gpu01": HostState({**settings, **changes})}) == ()
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_an_edit_while_an_older_value_waits(wanted: int, words: str) -> None:
     settings = groups[0].steps[0].request.settings
     key = f"{CARD}.fw_num_of_vfs"
     waits = HostState({**settings, key: "8", f"pending.boot.{key}": "16 -> 8"})
-    assert "\n".join(render_departures(groups, {"gpu01": waits})) == words
+    assert "\n".join(lines_of(groups, {"gpu01": waits})) == words
 
 
 def test_a_card_that_is_not_there_is_no_reason_to_boot() -> None:
@@ -265,7 +272,7 @@ def test_a_card_that_is_not_there_is_no_reason_to_boot() -> None:
     groups = groups_of(changed_spec(SPEC, host_defaults=defaults))
     settings = groups[0].steps[0].request.settings
     gone = {key: "absent" for key in settings if key.startswith(CARD)}
-    assert render_departures(groups, {"gpu01": HostState({**settings, **gone})}) == ()
+    assert lines_of(groups, {"gpu01": HostState({**settings, **gone})}) == ()
 
 
 def test_groups_are_told_by_number() -> None:
@@ -273,7 +280,7 @@ def test_groups_are_told_by_number() -> None:
     groups = groups_of(spec)
     waiting = {"pending.boot.update": "an update changed what only a boot loads"}
     both = {name: HostState(waiting) for name in ("gpu01", "gpu02")}
-    lines = render_departures(groups, both)
+    lines = lines_of(groups, both)
     assert lines == tuple(
         f"WILL REBOOT (group 1 of 1): {name}: update {waiting['pending.boot.update']}"
         for name in ("gpu01", "gpu02")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.disruption.disruption_plan import REBOOT_VERB, group_hosts
 from components.disruption.request import groups_text
 from components.hosts.host_plan import plan_hosts
-from components.hosts.keys.ask import needs_boot, needs_drain
+from components.hosts.keys.ask import find_row, needs_drain
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.hosts import Host
 from components.model.units import Ssh
@@ -165,4 +165,4 @@ def test_a_site_without_kubernetes_has_no_cluster_to_ask() -> None:
     ],
 )
 def test_what_a_setting_needs(key: str, *, drain: bool, boot: bool) -> None:
-    assert (needs_drain(key), needs_boot(key)) == (drain, boot)
+    assert (needs_drain(key), find_row(key).loads_at_start) == (drain, boot)

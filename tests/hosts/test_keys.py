@@ -28,8 +28,6 @@ from components.hosts.keys.ask import (
     find_row,
     globs,
     keys_text,
-    loads_driver,
-    needs_boot,
 )
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov
@@ -203,7 +201,7 @@ def answered(root: Path) -> set[str]:
         host.card(card, f"enp{number}s0", vfs=0)
     host.write("proc/cmdline", "quiet\n")
     host.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\n")
-    waiting = {key: value for key, value in named().items() if needs_boot(key)}
+    waiting = {key: value for key, value in named().items() if find_row(key).loads_at_start}
     asked = [f"{key}={value}" for key, value in waiting.items() if key.split(".")[0] == "nic"]
     found = set(host.observe(*asked, *(f"nic.{card}.vfs=0" for card in cards)))
     for name in ("boot_name", "boot_rdma"):
@@ -317,9 +315,9 @@ def test_a_host_knows_the_module_of_a_setting(name: str, module: str, tmp_path: 
 
 
 def test_the_key_of_a_driver_that_is_not_ours_loads_nothing() -> None:
-    assert loads_driver("driver.loaded")
-    assert not loads_driver("driver.gpu_host")
-    assert not loads_driver("driver.nothing")
+    assert find_row("driver.loaded").interrupts == "always"
+    assert find_row("driver.gpu_host").interrupts != "always"
+    assert find_row("driver.nothing").interrupts != "always"
 
 
 def test_every_row_says_what_a_change_does() -> None:

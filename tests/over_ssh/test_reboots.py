@@ -13,7 +13,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
 from components.disruption.disruption_plan import RebootGroup, plan_reboots
-from components.disruption.forecast import render_departures
+from components.disruption.forecast import forecast_departures
 from components.disruption.reboot import HostRun, reboot_host
 from components.disruption.request import HostReboot, groups_file, groups_text
 from components.hosts.host_plan import HostPlan, plan_hosts
@@ -136,7 +136,7 @@ class Departure:
         """What a preview would say, from a real look at the host."""
         plan = self.lab.plan("gpu01", self.spec)
         seen = {"gpu01": HostState(self.lab.observe(plan).values)}
-        return "\n".join(render_departures(groups_of(self.lab, self.spec), seen))
+        return "\n".join(map(str, forecast_departures(groups_of(self.lab, self.spec), seen)))
 
 
 def vfs(lab: HostLab, plan: HostPlan) -> str:
@@ -190,7 +190,7 @@ def test_a_card_that_leaves_the_file_is_told_and_let_go(lab: HostLab, gpu01: Hos
     )
     departure = Departure(lab, lab.spec.model_copy(update={"hosts": kept}))
     seen = {"gpu01": HostState(lab.observe(gpu01).values)}  # with what was applied
-    told = render_departures(groups_of(lab, departure.spec), seen)
+    told = tuple(map(str, forecast_departures(groups_of(lab, departure.spec), seen)))
     words, vfs_too = "WILL LEAVE SERVICE (group 1 of 2): gpu01: ", "nic 0000:84:00.0 vfs"
     with_it = "nic 0000:84:00.0 vf_mac own -> as before Railyard; "
     assert told == (f"{words}{with_it}{vfs_too} 8 -> as before Railyard",)

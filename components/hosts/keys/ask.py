@@ -120,6 +120,7 @@ class HostKey(NamedTuple):
     idle: str = ""
     """The value that changes, loads and leaves nothing."""
     parameter: str = ""
+    """The mlxconfig name of a firmware setting."""
     part: Part = "system"
 
 
@@ -161,10 +162,7 @@ traffic class."""
 
 @cache
 def all_keys() -> tuple[HostKey, ...]:
-    """The rows of `table.yaml`, read at first use. `rank` is the order of work.
-
-    No key matches two rows.
-    """
+    """The rows of `table.yaml`, read at first use; no key matches two."""
     rows: list[dict[str, object]] = []
     tables: dict[str, list[dict[str, Any]]] = read_table(__file__, "table")
     for group in (*tables["system"], *tables["card"]):
@@ -203,26 +201,6 @@ def find_row(key: str) -> HostKey:
 def needs_drain(key: str) -> bool:
     """Whether a change may interrupt running jobs, as far as a preview can see."""
     return find_row(key).interrupts not in {None, "lost_all_vfs"}
-
-
-def takes_link(key: str) -> bool:
-    """Whether a change takes the link of its card down in every case."""
-    return find_row(key).interrupts == "takes_link"
-
-
-def loads_driver(key: str) -> bool:
-    """Whether a change loads other modules, or waits for a boot if they cannot be reloaded."""
-    return find_row(key).interrupts == "always"
-
-
-def needs_boot(key: str) -> bool:
-    """Whether it takes effect at a boot: firmware, and the kernel's command line and modules."""
-    return find_row(key).loads_at_start
-
-
-def parameter_of(key: str) -> str:
-    """The mlxconfig name of a firmware setting; empty for any other key."""
-    return find_row(key).parameter
 
 
 def is_idle(key: str, value: str) -> bool:
@@ -277,17 +255,13 @@ def keys_text() -> str:
         f"firmware_parameters='{'|'.join(names.values())}'\n"
         f"next_boot='^({starts})='\n"
     )
+    ranks = _arms(lambda row: f"rank={row.rank}" if row.rank else "")
+    back_ranks = _arms(lambda row: f"rank={row.back_rank}" if row.back_rank else "")
     functions = (
         _function("valid_key", _arms(_validity, whole=True), _NO),
         _function("check_value", _arms(lambda row: _check(row.values))),
-        _function(
-            "rank", _arms(lambda row: f"rank={row.rank}" if row.rank else ""), f"rank={_LAST_RANK}"
-        ),
-        _function(
-            "rank_back",
-            _arms(lambda row: f"rank={row.back_rank}" if row.back_rank else ""),
-            'rank "$1"',
-        ),
+        _function("rank", ranks, f"rank={_LAST_RANK}"),
+        _function("rank_back", back_ranks, 'rank "$1"'),
         _function("find_part", _arms(lambda row: f"key_part={row.part}"), "key_part=''"),
         *(_function(name, _arms(answer), _NO) for name, answer in _YES_OR_NO.items()),
         _function("find_parameter_name", parameters, _NO, "${1%_current}"),
@@ -310,11 +284,7 @@ def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str
     arms: dict[str, str] = {}
     for text, rows in groups.items():
         # Shell patterns, each once; one for a whole kind of keys if all its rows are here.
-        lacks = (
-            {_kind(row) for row in all_keys() if row not in rows}
-            if not whole
-            else {*map(_kind, all_keys())}
-        )
+        lacks = {_kind(row) for row in all_keys() if whole or row not in rows}
         patterns = (
             pattern if pattern == _kind(row) or _kind(row) in lacks else f"{_kind(row)}*"
             for row in rows
