@@ -18,7 +18,7 @@ from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
 from components.model.places import pod_links, subnets_of
 from components.model.pod_network import Exclusion, PodRoute
-from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
+from components.pod_network.matrix import WAYS, refused
 from components.pod_network.rails import ib_rails, rail_ports
 from components.reading.wording import did_you_mean
 
@@ -48,8 +48,7 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
 
     docs/reference/pod-networks.md lists them, with the reason for each refusal.
     """
-    cell = cell_of(spec)
-    if isinstance(cell, Refused):
+    if cell := refused(spec, owners.way_of(spec)):
         what = f"{WAYS[owners.way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
         yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
 
@@ -110,7 +109,7 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     ipam, where = spec.pod_network.ipam, places(spec, "pod_network.ipam")
     if spec.kubernetes is None or owners.way_of(spec) not in _ATTACHED:
         return
-    if isinstance(wrong := address_of(spec), Refused):
+    if wrong := refused(spec, spec.pod_network.ipam):
         what = f"ipam is {ipam}, but {wrong.why}."
         yield Finding(what, where + places(spec, "rdma.transport"), f"{wrong.instead}.")
         return

@@ -23,8 +23,11 @@ JsonObject = dict[str, JsonValue]
 SCHEDULE: Final = "30 4 * * *"
 """When addresses of lost pods are freed, in cron's form and UTC: upstream's own time. Not more
 often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
-(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
+(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4). The reconciler notices a change without a
+restart."""
 RECONCILER: Final = "whereabouts-reconciler"
+RECONCILED: Final = "whereabouts-config"
+"""The object with the schedule."""
 GPU: Final[dict[str, JsonValue]] = {
     "key": "nvidia.com/gpu",
     "operator": "Exists",
@@ -109,16 +112,6 @@ def whereabouts(image: str, paths: CniPaths, *, own_path: bool) -> Body:
     mounts = [{"name": "cni", "mountPath": place} for place in dict.fromkeys(places)]
     pod["containers"][0]["volumeMounts"] += mounts
     return daemon_set("whereabouts", pod)
-
-
-def reconciler_config_map() -> Body:
-    """The schedule of whereabouts' reconciler; it notices a change without a restart."""
-    return config_map("whereabouts-config", {"cron-expression": SCHEDULE})
-
-
-def reconciler_deployment(image: str) -> Body:
-    """Two reconcilers would do the work twice, since neither leads: an update ends the old one."""
-    return deployment(RECONCILER, image, strategy="Recreate")
 
 
 def deployment(name: str, image: str, *, strategy: str = "RollingUpdate") -> Body:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from components.core.templates import read_table
 from components.model.cluster import ClusterSpec
-from components.model.owners import Way, way_of
+from components.model.owners import Way
 
 WAYS: Final[dict[Way, str]] = {
     "sriov": "mode: sriov",
@@ -40,16 +40,7 @@ class Refused(NamedTuple):
     instead: str
 
 
-def cell_of(spec: ClusterSpec) -> Refused | None:
-    """Why the site's pod network is not supported; None if it is."""
-    return _refused(way_of(spec), spec.rdma.transport)
-
-
-def address_of(spec: ClusterSpec) -> Refused | None:
-    """Why pods cannot get addresses in the site's way; None if they can."""
-    return _refused(spec.pod_network.ipam, spec.rdma.transport)
-
-
-def _refused(way: str, transport: str) -> Refused | None:
-    cell = way, transport
-    return Refused(**read_table(__file__, "matrix")[way][transport]) if cell in REFUSED else None
+def refused(spec: ClusterSpec, way: str) -> Refused | None:
+    """Why the site's transport lacks a way of pods, or of their addresses; None if it has it."""
+    cell = way, spec.rdma.transport
+    return Refused(**read_table(__file__, "matrix")[way][cell[1]]) if cell in REFUSED else None

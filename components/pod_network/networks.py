@@ -28,24 +28,19 @@ from components.model.infiniband import IbRail
 from components.model.owners import cni_paths, guids_by_pods, vfs_by_operator
 from components.model.places import is_flat, pod_links
 from components.pod_network.attachment import MELLANOX
-from components.pod_network.manifests import config_name, make, tolerations
+from components.pod_network.manifests import make
 from components.pod_network.pools import AnyRail, pool_name
 from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports, written_exclusions
 
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
 """An object of a network configuration."""
-PLUGIN: Final = "rdma-shared-dp-ds"
-PLUGIN_CONFIG: Final = "rdma-devices"
 _DEFAULT_PREFIX: Final = "rdma"
 _LABELS = "vfs.railyard.dev"
 
 
 def probe_network(rail: Rail, leaf: str = "") -> str:
-    """Name of the attachment whose one address belongs to a rail's perftest server.
-
-    `leaf` is the server's leaf, if the rail has several.
-    """
+    """Name of the attachment of a rail's perftest server; on a rail with several, of its leaf."""
     return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
 
@@ -199,10 +194,7 @@ def make_chain(
 def make_attachment(
     spec: ClusterSpec, name: str, plugins: list[Addresses], resource: str | None = None
 ) -> Body:
-    """Make the NetworkAttachmentDefinition of a chain of CNI plugins.
-
-    Multus gives the first plugin a device of the `resource` of a rail.
-    """
+    """Make the attachment of a chain of plugins; `resource` gives the first one a device."""
     head: Addresses = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
     device = f"{spec.pod_network.resource_prefix}/{resource}"
@@ -235,13 +227,6 @@ def shared_plugin_config(spec: ClusterSpec) -> str:
         entries.append(entry)
     config = {"periodicUpdateInterval": network.periodic_update_s, "configList": entries}
     return json.dumps(config, indent=1) + "\n"
-
-
-def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
-    """The plugin on every node."""
-    config = config_name(PLUGIN_CONFIG, shared_plugin_config(spec))
-    pod = make(PLUGIN, image=spec.pod_network.shared_plugin, config=config)
-    return make("shared-plugin", pod=tolerations(spec) | pod)
 
 
 def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> list[Body]:

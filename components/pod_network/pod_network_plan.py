@@ -12,7 +12,7 @@ from components.model.cluster import ClusterSpec
 from components.pod_network import manifests as parts
 from components.pod_network import networks
 from components.pod_network.manifests import JsonObject, config_name
-from components.pod_network.matrix import Refused, cell_of
+from components.pod_network.matrix import refused
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
 
@@ -28,6 +28,7 @@ _ROOM = "components.pod_network"
 _CONTROLLER: Final = "nv-ipam-controller"
 _NODE: Final = "nv-ipam-node"
 _NV_IPAM_CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
+_SHARED_CONFIG: Final = "rdma-devices"
 _Group: TypeAlias = list[tuple[str, manifest.Body]]
 """Objects that may be made together, each with its component."""
 
@@ -72,8 +73,7 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     """
     if spec.kubernetes is None:
         return PodNetworkPlan(())
-    cell = cell_of(spec)
-    if isinstance(cell, Refused):
+    if cell := refused(spec, owners.way_of(spec)):
         raise SpecError(f"{cell.why}. {cell.instead[:1].upper()}{cell.instead[1:]}")
     if owners.way_of(spec) == "host_device" and spec.operators.network is not None:
         return PodNetworkPlan(())
@@ -116,12 +116,11 @@ def _device_plugin(spec: ClusterSpec, *, shared: bool) -> tuple[_Group, _Group]:
     if not owners.installs(spec, "shared_device_plugin" if shared else "sriov_device_plugin"):
         return [], []
     if shared:
-        of_shared = parts.plugin_config_map(
-            networks.PLUGIN_CONFIG, networks.shared_plugin_config(spec)
-        )
-        return [(networks.PLUGIN, of_shared)], [
-            (networks.PLUGIN, networks.shared_plugin_daemon_set(spec))
-        ]
+        config, name = networks.shared_plugin_config(spec), "rdma-shared-dp-ds"
+        settings = parts.plugin_config_map(_SHARED_CONFIG, config)
+        image, named = spec.pod_network.shared_plugin, config_name(_SHARED_CONFIG, config)
+        pod = parts.tolerations(spec) | parts.make(name, image=image, config=named)
+        return [(name, settings)], [(name, parts.make("shared-plugin", pod=pod))]
     config, prefix = networks.function_plugin_config(spec), spec.pod_network.resource_prefix
     foundation: _Group = [
         ("sriov-device-plugin", parts.make("account", name="sriov-device-plugin")),
@@ -157,7 +156,8 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += parts.permissions("multus")
     if owners.installs(spec, "whereabouts"):
         found += parts.permissions("whereabouts")
-        found.append(("whereabouts", parts.reconciler_config_map()))
+        schedule = parts.config_map(parts.RECONCILED, {"cron-expression": parts.SCHEDULE})
+        found.append(("whereabouts", schedule))
     if owners.installs(spec, "nv_ipam"):
         found += [("nv-ipam", body) for body in manifest.load_vendored(_ROOM, _NV_IPAM_CRDS)]
         found += [*parts.permissions(_CONTROLLER), *parts.permissions(_NODE)]
@@ -174,7 +174,8 @@ def _attachers(spec: ClusterSpec) -> _Group:
         attachers.append(("multus", parts.program("multus", images.multus, paths)))
     if owners.installs(spec, "whereabouts"):
         daemons = parts.whereabouts(images.whereabouts, paths, own_path=files is not None)
-        reconciler = parts.reconciler_deployment(images.whereabouts)
+        # Two would do the work twice, since neither leads: an update ends the old one first.
+        reconciler = parts.deployment(parts.RECONCILER, images.whereabouts, strategy="Recreate")
         attachers += [("whereabouts", daemons), (parts.RECONCILER, reconciler)]
     attachers += [(spec.pod_network.ipam, files[1])] if files else []
     if owners.installs(spec, "nv_ipam"):
@@ -187,11 +188,9 @@ def _attachers(spec: ClusterSpec) -> _Group:
         "ipoib": images.ipoib_cni,
         "rdma": images.rdma_cni,
     }
-    for name in (
-        each
-        for each in owners.cni_programs(spec)
-        if owners.installs(spec, owners.part_of_program(each))
-    ):
+    for name in owners.cni_programs(spec):
+        if not owners.installs(spec, owners.part_of_program(name)):
+            continue
         title = f"{name}-cni"
         if name in own:
             of = "sriov-cni" if name == "sriov" else "cni"

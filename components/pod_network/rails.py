@@ -80,38 +80,34 @@ def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
             subnet = subnet_of(spec, rail, host) if rail is not None else None
             if rail is None or subnet is None:
                 continue
-            key = _owner(spec, rail).name, subnet.leaf
             if nic.address is not None:
-                cards.setdefault(key, []).append(IPv4Address(nic.address))
+                # On a flat fabric the cards of all rails are listed under the first.
+                owner = spec.rails[0] if is_flat(spec) else rail
+                own = cards.setdefault((owner.name, subnet.leaf), [])
+                own.append(IPv4Address(nic.address))
             if host.role == "worker":
                 nodes.setdefault((rail.name, subnet.leaf), []).append(host.node)
     return {
         rail.name: tuple(
-            _pool(spec, rail, subnet, cards.get((owner.name, subnet.leaf), []), tuple(found))
+            _pool(spec, rail, subnet, cards, tuple(nodes.get((rail.name, subnet.leaf), ())))
             for subnet in (() if rail.name in pod_links(spec) else subnets_of(rail))
-            for found in [nodes.get((rail.name, subnet.leaf), [])]
         )
         for rail in spec.rails
-        for owner in [_owner(spec, rail)]
     }
-
-
-def _owner(spec: ClusterSpec, rail: Rail) -> Rail:
-    """The rail under which the cards of one subnet are listed: on a flat fabric the first."""
-    return spec.rails[0] if is_flat(spec) else rail
 
 
 def _pool(
     spec: ClusterSpec,
     rail: Rail,
     subnet: RailSubnet,
-    cards: list[IPv4Address],
+    cards: Mapping[tuple[str, str], list[IPv4Address]],
     nodes: tuple[str, ...],
 ) -> Pool:
     gateway = [] if subnet.gateway is None else [subnet.gateway]
     alike = spec.rails if is_flat(spec) else (rail,)
     probes = {each.name: probe_address(subnet.network, n) for n, each in enumerate(alike)}
-    single = (probes.pop(rail.name), *probes.values(), *gateway, *cards)
+    own = cards.get((alike[0].name, subnet.leaf), ())
+    single = (probes.pop(rail.name), *probes.values(), *gateway, *own)
     listed = (kept for each in alike for kept in written_exclusions(spec, each.name))
     written = (kept for kept in listed if kept.is_in(subnet.network))
     return Pool(
@@ -133,10 +129,7 @@ def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
 
 
 def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
-    """The address reserved for the perftest server: the last one of a rail's subnet.
-
-    Rails that share a subnet differ by `number`.
-    """
+    """The address of a perftest server: the last of its subnet, less the `number` of its rail."""
     return IPv4Address(max(int(subnet.broadcast_address) - 1 - number, 0))
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from components.kubernetes.manifest import load_vendored
 from components.pod_network.manifests import (
+    RECONCILED,
+    RECONCILER,
     SCHEDULE,
-    reconciler_config_map,
-    reconciler_deployment,
+    config_map,
+    deployment,
 )
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, doc_at, docs_at, pairs_at, text_at
@@ -113,7 +115,8 @@ def test_addresses_of_a_lost_node_come_back_by_the_reconciler_alone(rails: Site)
 
     account = {"name": "whereabouts", "namespace": "kube-system"}
     rails.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
-    rails.apply([reconciler_config_map(), reconciler_deployment(IMAGE)])
+    schedule = config_map(RECONCILED, {"cron-expression": SCHEDULE})
+    rails.apply([schedule, deployment(RECONCILER, IMAGE, strategy="Recreate")])
     wait_until("the reconciler", lambda: "2" not in allocations(rails), 120)
     assert allocations(rails) == {"1": "default/next", "3": "default/further"}
     assert rails.api.find(reserved) is None
