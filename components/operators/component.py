@@ -33,22 +33,9 @@ class Repairs:
     remote: Remote
     """Secrets and repair notes of this run."""
 
-    def step(self, chart: ChartPlan, opts: pulumi.ResourceOptions) -> pulumi.Resource | None:
-        """The step that restores a release; None if it was never needed."""
-        name = restore_step_name(chart.release)
-        if not (note := self.remote.note(name)):
-            return None
-        environment = access_environment(self.cluster, self.remote)
-        request = RestoreRequest(self.cluster, chart.release, chart.namespace, note)
-        stdin = self.remote.filled(request.render())
-        return local_call(LocalCall(name, VERB, stdin, environment), opts)
-
 
 class Operators(pulumi.ComponentResource):
-    """Install the operators that make GPUs and RDMA cards resources of the cluster.
-
-    `repairs` says how differences within a release are repaired; without it they are not.
-    """
+    """Install the operators; without `repairs`, differences within a release stay."""
 
     ready: GpuReady
 
@@ -77,9 +64,15 @@ class Operators(pulumi.ComponentResource):
         repairs: Repairs | None,
     ) -> list[pulumi.Resource]:
         """A release, after the step that restores it, if that was ever needed."""
-        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
-        restored = repairs.step(chart, opts) if repairs else None
-        before = [restored] if restored else []
+        before: list[pulumi.Resource] = []
+        name = restore_step_name(chart.release)
+        if repairs and (note := repairs.remote.note(name)):
+            cluster, remote = repairs.cluster, repairs.remote
+            request = RestoreRequest(cluster, chart.release, chart.namespace, note)
+            environment = access_environment(cluster, remote)
+            call = LocalCall(name, VERB, remote.filled(request.render()), environment)
+            opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+            before.append(local_call(call, opts))
         # A new description upgrades a release, although nothing else differs.
         description = repairs.remote.note(chart.release) if repairs else ""
         release = Release(
