@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,7 +17,7 @@ from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import FoundImage, RegistryClient, find_image
 from components.artefacts.resolve import chart_archive
-from components.artefacts.web import FetchError, WrongContentError, download
+from components.artefacts.web import FetchError, download, wrong_checksum
 from components.core.errors import RailyardError, SpecError, UnreachableError
 from components.model.cluster import ClusterSpec
 
@@ -30,12 +30,24 @@ def fetch_ahead(reach: Reach, lock: locks.Lock) -> None:
     Complete files are not fetched again. All failures are reported at once, before any device is
     changed.
     """
-    bundle = locks.open_bundle(reach.spec.sources.bundle)
-    tried = (_bring(each, entry, bundle, reach) for each, entry in _wanted(reach, lock))
-    if not (failed := [error for error in tried if error]):
-        return
-    text = "\n".join([*map(str, failed), "Nothing was touched."])
-    raise UnreachableError(text) if any(e.exit_code != 1 for e in failed) else SpecError(text)
+    bundle, failed = locks.open_bundle(reach.spec.sources.bundle), list[RailyardError]()
+    for artefact, digest, target in _lacking(reach, lock):
+        try:
+            if bundle is not None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                draft = target.with_name(f".{target.name}.{os.getpid()}")
+                shutil.copyfile(bundle.file_of(artefact, digest), draft)
+                draft.replace(target)
+            else:
+                _put(reach, artefact, digest, target)
+        except RailyardError as error:
+            failed.append(error)
+        except OSError as error:
+            what = f"{target}: {error.strerror}.\n  fix    make the folder writable"
+            failed.append(SpecError(what))
+    if failed:
+        text = "\n".join([*map(str, failed), "Nothing was touched."])
+        raise UnreachableError(text) if any(e.exit_code != 1 for e in failed) else SpecError(text)
 
 
 def charts_away(spec: ClusterSpec, lock: locks.Lock) -> dict[str, str]:
@@ -50,37 +62,19 @@ def _is_here(target: Path, digest: str) -> bool:
     return target.is_file() and naming.digest_of(target) == digest
 
 
-def _wanted(reach: Reach, lock: locks.Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
-    """Each artefact that this machine needs, with its digest and its path."""
+def _lacking(reach: Reach, lock: locks.Lock) -> Iterator[tuple[Artefact, str, Path]]:
+    """Each artefact that this machine needs and lacks, with its digest and its path."""
     sends = naming.sends_files(reach.spec.sources)
     for artefact in artefacts_of(reach.spec):
-        entry = lock.find(artefact)
+        entry, digest = lock.find(artefact), lock.digest_of(artefact)
         if artefact.kind == "chart" and entry is not None:
-            yield artefact, (entry.sha256, Path(chart_archive(entry)))
-        digest = lock.digest_of(artefact)
-        if artefact.kind == "file" and sends and digest and not artefact.local:
-            yield artefact, (digest, naming.LOCAL_FILES / digest)
-
-
-def _bring(
-    artefact: Artefact, wanted: tuple[str, Path], bundle: locks.Bundle | None, reach: Reach
-) -> RailyardError | None:
-    digest, target = wanted
-    if _is_here(target, digest):
-        return None
-    try:
-        if bundle is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(bundle.file_of(artefact, digest), draft)
-            draft.replace(target)
+            digest, target = entry.sha256, Path(chart_archive(entry))
+        elif artefact.kind == "file" and sends and digest and not artefact.local:
+            target = naming.LOCAL_FILES / digest
         else:
-            _put(reach, artefact, digest, target)
-    except RailyardError as error:
-        return error
-    except OSError as error:
-        return SpecError(f"{target}: {error.strerror}.\n  fix    make the folder writable")
-    return None
+            continue
+        if not _is_here(target, digest):
+            yield artefact, digest, target
 
 
 def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
@@ -91,7 +85,7 @@ def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
         return
     body, found = chart_archive_of(reach, artefact)
     if found != digest:
-        raise WrongContentError(artefact.address, *naming.wrong_checksum(found, digest))
+        raise wrong_checksum(artefact.address, found, digest)
     _write_whole(target, body)
 
 
@@ -104,8 +98,8 @@ def gather(
     for artefact, digest in locks.wanted_of(reach.spec, lock):
         try:
             if artefact.kind == "image":
-                name = naming.parse_image(artefact.address).pinned(f"sha256:{digest}")
-                image = naming.parse_image(reach.image(str(name)))
+                name = replace(naming.parse_image(artefact.address), digest=f"sha256:{digest}")
+                image = reach.image(str(name))
                 client = reach.registry(str(image))
                 # Every part: a registry refuses an incomplete list, and the lock has its digest.
                 found = find_image(client, image, None)
@@ -180,12 +174,12 @@ def push_bundle(
             continue
         image = naming.parse_image(name_of(each.address))
         top = bundle.manifest(bundle.folder / each.file)
-        parts = [bundle.manifest(bundle.blob(digest)) for digest, _, _ in top.children()]
-        push = partial(client.push_blob, image.repository)
+        blob_of = partial(locks.blob_path, bundle.folder)
+        parts = [bundle.manifest(blob_of(digest)) for digest, _, _ in top.children()]
         for digest in dict.fromkeys(d for part in (*parts, top) for d, _ in part.blobs()):
             from_there = first.setdefault(digest, image.repository)
             mount = "" if from_there == image.repository else from_there
-            sent += push(digest, bundle.blob(digest), mount)
+            sent += client.push_blob(image.repository, digest, blob_of(digest), mount)
         for part in parts:
             client.push_manifest(image.repository, part.digest, part)
         client.push_manifest(image.repository, image.tag or top.digest, top)

@@ -88,21 +88,14 @@ def k3s_images_name(architecture: Architecture) -> str:
     return f"k3s-airgap-images-{architecture}"
 
 
-def needs_k3s_images(spec: ClusterSpec, architecture: Architecture) -> bool:
-    """Whether K3s' own images come as an archive: the site uses a bundle or names the archive."""
-    if spec.k3s is None:
-        return False
-    written: str | None = getattr(spec.k3s.source, k3s_key("images", architecture))
-    return written is not None or spec.sources.bundle is not None
-
-
 def _k3s(spec: ClusterSpec) -> Iterator[Artefact]:
     plane = spec.k3s
     if plane is None:
         return
     for architecture in architectures(spec, [h for h in spec.hosts if h.role != "balancer"]):
         yield _k3s_file(plane, architecture, "binary")
-        if needs_k3s_images(spec, architecture):
+        written: str | None = getattr(plane.source, k3s_key("images", architecture))
+        if written is not None or spec.sources.bundle is not None:
             yield _k3s_file(plane, architecture, "images")
     source = plane.source
     script = source.install_script or upstream.k3s_install_script(plane.version)

@@ -83,9 +83,8 @@ class Lock:
     def find(self, artefact: Artefact) -> Entry | None:
         """The entry of an artefact, if address and version match the site's."""
         found = self.entries.get((artefact.kind, artefact.name))
-        if found is None or found.address != artefact.address:
-            return None
-        return found if found.version == artefact.version else None
+        wanted = artefact.address, artefact.version
+        return found if found and (found.address, found.version) == wanted else None
 
     def digest_of(self, artefact: Artefact) -> str:
         """The SHA-256 that the site or the lock gives; empty without one."""
@@ -158,9 +157,8 @@ class _Plain(yaml.SafeDumper):
 
 def render_lock(entries: Mapping[tuple[str, str], Entry]) -> str:
     """The text of a lock, with entries in the order of kind and name."""
-    ordered = sorted(entries.values(), key=lambda entry: entry.key)
-    written = [entry.model_dump(exclude_defaults=True) for entry in ordered]
-    whole = {"version": 1, "artefacts": written}
+    ordered = tuple(sorted(entries.values(), key=lambda entry: entry.key))
+    whole = LockText(version=1, artefacts=ordered).model_dump(exclude_defaults=True)
     return _HEAD + yaml.dump(whole, Dumper=_Plain, sort_keys=False, width=1000)
 
 
@@ -222,11 +220,11 @@ class Bundle:
     def _whole(self, path: Path, name: str) -> None:
         manifest = self.manifest(path)
         for digest, size in manifest.blobs():
-            blob = self.blob(digest)
+            blob = blob_path(self.folder, digest)
             if not blob.is_file() or blob.stat().st_size != size:
                 raise SpecError(f"the bundle {self.folder} lacks {digest} of {name}.")
         for digest, _, _ in manifest.children():
-            child = self.blob(digest)
+            child = blob_path(self.folder, digest)
             if not child.is_file() or digest_of(child) != child.name:
                 raise SpecError(f"the bundle {self.folder} lacks {digest} of {name}.")
             self._whole(child, name)
@@ -236,10 +234,6 @@ class Bundle:
         body = path.read_bytes()
         kind = cast("Mapping[str, Any]", json.loads(body)).get("mediaType", "")
         return Manifest(str(kind), f"sha256:{path.name}", body)
-
-    def blob(self, digest: str) -> Path:
-        """Path of a blob in the image layout."""
-        return blob_path(self.folder, digest)
 
 
 def blob_path(folder: Path, digest: str) -> Path:

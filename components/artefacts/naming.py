@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -39,14 +39,6 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def wrong_checksum(found: str, wanted: str) -> tuple[str, str]:
-    """The fault and the fix, in words."""
-    return (
-        f"its checksum is {found}, want {wanted}; it was not used",
-        "if upstream replaced it for a good reason, take it with `railyard pin SITE --update NAME`",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ImageReference:
     """`registry/repository:tag@digest`, with the parts that a short name leaves out."""
@@ -73,10 +65,6 @@ class ImageReference:
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.base}{tag}{f'@{self.digest}' if self.digest else ''}"
 
-    def pinned(self, digest: str) -> ImageReference:
-        """The same image at one digest; the tag stays for people to read."""
-        return replace(self, digest=digest)
-
 
 def parse_image(name: str) -> ImageReference:
     """Split a name into its parts; `mpioperator/x` is `docker.io/mpioperator/x`."""
@@ -102,11 +90,6 @@ class Manifest:
     def data(self) -> Mapping[str, Any]:
         """The parsed content."""
         return cast("Mapping[str, Any]", json.loads(self.body))
-
-    @property
-    def is_index(self) -> bool:
-        """Whether it lists manifests by platform."""
-        return self.media_type in INDEXES
 
     def children(self) -> Iterator[tuple[str, str, str]]:
         """Digest, system and processor of each listed manifest, attestations included."""

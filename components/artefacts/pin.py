@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
+from http import HTTPStatus
 from typing import Final, Literal, cast
 from urllib.parse import urljoin
 
@@ -30,6 +32,7 @@ from components.artefacts.web import (
     fetch_error,
     length_of,
     measure,
+    wrong_checksum,
 )
 from components.core.errors import Bug
 from components.core.problem import Json
@@ -50,7 +53,6 @@ _DEEPEST: Final = 6
 """Levels of values to search for images; NVIDIA's charts use four."""
 AT_ONCE: Final = 8
 """Connections at a time: with more, public registries begin to refuse."""
-NOT_FOUND: Final = 404
 State = Literal["pinned", "unchanged", "changed", "failed", "in the site", "on the hosts"]
 
 
@@ -191,9 +193,11 @@ class Reach:
             return Access()
         return Access(mirror.ca, self._login(mirror.login))
 
-    def image(self, name: str) -> str:
-        """The name to ask for an image."""
-        return name if self.upstream else naming.in_registry(name, self.spec.sources.registry)
+    def image(self, name: str) -> naming.ImageReference:
+        """The image to ask for, with its whole name."""
+        whole = str(naming.parse_image(name))
+        asked = whole if self.upstream else naming.in_registry(whole, self.spec.sources.registry)
+        return naming.parse_image(asked)
 
     def registry(self, image: str) -> RegistryClient:
         """A client for the registry of an image."""
@@ -202,18 +206,15 @@ class Reach:
         if ours is not None and naming.registry_host(ours) == host:
             login = self._login(ours.login) or self.logins.get(host)
             return RegistryClient(host, Access(ours.ca, login, ours.insecure))
-        plane = self.spec.kubernetes
+        plane, containers = self.spec.kubernetes, self.spec.containers
         insecure = plane is not None and plane.registry_mirror == host
-        return RegistryClient(host, Access(None, self._login_of(host), insecure))
-
-    def _login_of(self, host: str) -> Login | None:
-        if (containers := self.spec.containers) is not None:
-            build, own = containers.build, [(containers.image, containers.login)]
-            own += [(build.base, build.login)] if build else []
-            for image, login in own:
-                if login is not None and registry_of(image) == host:
-                    return self._login(login)
-        return self.logins.get("index.docker.io" if host == DOCKER_HUB else host)
+        own = [(containers.image, containers.login)] if containers else []
+        if containers and (build := containers.build):
+            own.append((build.base, build.login))
+        written = (self._login(each) for name, each in own if registry_of(name) == host)
+        login = next(filter(None, written), None)
+        login = login or self.logins.get("index.docker.io" if host == DOCKER_HUB else host)
+        return RegistryClient(host, Access(None, login, insecure))
 
     def _login(self, login: RegistryLogin | None) -> Login | None:
         if login is None:
@@ -242,10 +243,7 @@ def pin_site(
     New entries get the day `today`. `update` names artefacts to accept with changed content; `all`
     means every one.
     """
-
-    def ask(artefact: listing.Artefact) -> Pinned:
-        return _pin(reach, artefact, lock, today)
-
+    ask = partial(_pin, reach, lock, today)
     artefacts = listing.artefacts_of(reach.spec)
     known = {artefact.address for artefact in artefacts}
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -271,7 +269,7 @@ def pin_site(
     return tuple(done)
 
 
-def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> Pinned:
+def _pin(reach: Reach, lock: Lock, today: date, artefact: listing.Artefact) -> Pinned:
     if artefact.local:
         return Pinned(artefact, "on the hosts" if artefact.used_on == "hosts" else "in the site")
     if artefact.kind == "repository":
@@ -289,7 +287,7 @@ def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> P
             size, values = len(body), reach.values.get(artefact.name, {})
             images = images_of_chart(body, artefact.address, values)
         else:
-            image = naming.parse_image(reach.image(str(naming.parse_image(artefact.address))))
+            image = reach.image(artefact.address)
             client, cpus = reach.registry(str(image)), listing.architectures(reach.spec)
             top = find_image(client, image, cpus)
             sha256, size = top.manifest.digest.removeprefix("sha256:"), top.size
@@ -298,9 +296,7 @@ def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> P
             version=artefact.version, sha256=sha256, size=size, pinned=today, images=images,
         )  # fmt: skip
         if artefact.checksum and artefact.checksum != entry.sha256:
-            raise WrongContentError(
-                artefact.address, *naming.wrong_checksum(entry.sha256, artefact.checksum)
-            )
+            raise wrong_checksum(artefact.address, entry.sha256, artefact.checksum)
     except FetchError as error:
         return Pinned(artefact, "failed", error=error)
     if artefact.checksum:
@@ -316,7 +312,7 @@ def _published(reach: Reach, artefact: listing.Artefact) -> str:
     try:
         lines = fetch(address, reach.web(address)).decode(errors="replace").splitlines()
     except FetchError as error:
-        if error.status == NOT_FOUND and address != artefact.published:
+        if error.status == HTTPStatus.NOT_FOUND and address != artefact.published:
             return ""
         raise
     name = artefact.address.rpartition("/")[2]
@@ -331,7 +327,7 @@ def chart_archive_of(reach: Reach, artefact: listing.Artefact) -> tuple[bytes, s
     """Fetch a chart, and compare it with its repository's index; its bytes and their SHA-256."""
     if artefact.address.startswith("oci://"):
         name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
-        image = naming.parse_image(reach.image(name))
+        image = reach.image(name)
         client = reach.registry(str(image))
         layers = client.manifest(image.repository, image.tag).data.get("layers", [])
         charts = [each for each in layers if each["mediaType"] == HELM_CHART]
@@ -348,5 +344,5 @@ def chart_archive_of(reach: Reach, artefact: listing.Artefact) -> tuple[bytes, s
     body = fetch(address, reach.web(address))
     found = hashlib.sha256(body).hexdigest()
     if wanted and wanted != found:
-        raise WrongContentError(address, *naming.wrong_checksum(found, wanted))
+        raise wrong_checksum(address, found, wanted)
     return body, found

@@ -11,12 +11,13 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from components.artefacts import web
-from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Manifest, wrong_checksum
+from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Manifest
 from components.model.jobs import DOCKER_HUB
 
 _HUB_LOGIN: Final = "index.docker.io"
@@ -25,9 +26,6 @@ _HUB: Final = "registry-1.docker.io"
 HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 _NEXT_PAGE: Final = re.compile(r'<([^>]+)>;\s*rel="?next')
-_UNAUTHORISED: Final = 401
-_NOT_FOUND: Final = 404
-_CREATED: Final = 201
 
 
 def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, web.Login]:
@@ -36,19 +34,17 @@ def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, web.Logi
     try:
         read = json.loads((folder / "config.json").read_text("utf-8"))
         logins = cast("Mapping[str, Mapping[str, str]]", read.get("auths") or {})
-        texts = {
-            _host(name): base64.b64decode(each["auth"]) for name, each in logins.items() if each
-        }
-        pairs = {host: text.decode().partition(":") for host, text in texts.items()}
-        return {host: web.Login(user, password) for host, (user, _, password) in pairs.items()}
+        found: dict[str, web.Login] = {}
+        for name, each in logins.items():
+            if each:
+                # Docker Hub's entry is the address of an older API: `https://index.docker.io/v1/`.
+                host = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
+                host = _HUB_LOGIN if host.endswith("docker.io") else host
+                user, _, password = base64.b64decode(each["auth"]).decode().partition(":")
+                found[host] = web.Login(user, password)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error):
         return {}
-
-
-def _host(name: str) -> str:
-    """Docker Hub's entry is the address of an older API: `https://index.docker.io/v1/`."""
-    host = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
-    return _HUB_LOGIN if host.endswith("docker.io") else host
+    return found
 
 
 def api_of(registry: str, *, insecure: bool) -> str:
@@ -81,7 +77,7 @@ class RegistryClient:
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         wanted = reference if reference.startswith("sha256:") else named
         if wanted and wanted != digest:
-            raise web.WrongContentError(address, *wrong_checksum(digest, wanted))
+            raise web.wrong_checksum(address, digest, wanted)
         if kind not in {*INDEXES, *MANIFESTS}:
             raise web.WrongContentError(
                 address, f"{kind or 'the answer'} is not an image manifest", "see what serves it"
@@ -95,7 +91,7 @@ class RegistryClient:
             body = answer.whole()
         found = f"sha256:{hashlib.sha256(body).hexdigest()}"
         if found != digest:
-            raise web.WrongContentError(address, *wrong_checksum(found, digest))
+            raise web.wrong_checksum(address, found, digest)
         return body
 
     def save_blob(self, repository: str, digest: str, target: Path) -> None:
@@ -115,13 +111,13 @@ class RegistryClient:
             with self.call(there, repository, "pull,push"):
                 return False
         except web.FetchError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
         query = f"?{urlencode({'mount': digest, 'from': mount})}" if mount else ""
         begin = web.Call(f"{self.base}/{repository}/blobs/uploads/{query}", "POST", data=b"")
         with self.call(begin, repository, "pull,push") as answer:
             location = answer.headers.get("location", "")
-            if answer.status == _CREATED:
+            if answer.status == HTTPStatus.CREATED:
                 return False
         place = urljoin(f"{self.base}/", location)
         joint = "&" if urlsplit(place).query else "?"
@@ -153,7 +149,7 @@ class RegistryClient:
                     after = _NEXT_PAGE.search(answer.headers.get("link", ""))
                     address = urljoin(address, after[1]) if after else ""
             except web.FetchError as error:
-                if error.status != _NOT_FOUND:
+                if error.status != HTTPStatus.NOT_FOUND:
                     raise
                 return []
             except (ValueError, AttributeError) as error:
@@ -171,7 +167,7 @@ class RegistryClient:
             try:
                 answer = stack.enter_context(web.open_call(self._with(call, key), self.access))
             except web.FetchError as error:
-                if error.status != _UNAUTHORISED or not had or call.data:
+                if error.status != HTTPStatus.UNAUTHORIZED or not had or call.data:
                     raise
                 self._tokens[key] = self._token(repository, rights)  # the last one expired
                 answer = stack.enter_context(web.open_call(self._with(call, key), self.access))
@@ -188,7 +184,7 @@ class RegistryClient:
             ):
                 return ""
         except web.FetchError as error:
-            if error.status != _UNAUTHORISED:
+            if error.status != HTTPStatus.UNAUTHORIZED:
                 raise
             asked = error.headers.get("www-authenticate", "")
         if asked.lower().startswith("bearer"):
@@ -221,16 +217,15 @@ def find_image(
     does not exist, or lacks one. WrongContentError: the content differs from its digest.
     """
     top = client.manifest(image.repository, image.digest or image.tag)
-    if not top.is_index:
-        return FoundImage(top, sum(size for _, size in top.blobs()), (top,))
-    children = [(digest, cpu) for digest, system, cpu in top.children() if system == "linux"]
-    if processors is None:
-        every = tuple(client.manifest(image.repository, each) for each, _, _ in top.children())
-        return FoundImage(top, sum(size for each in every for _, size in each.blobs()), every)
-    missing = [cpu for cpu in processors if cpu not in {each for _, each in children}]
-    if missing:
-        have = ", ".join(sorted({cpu for _, cpu in children})) or "none"
-        raise web.fetch_error(str(image), "no-platform", cpu=missing[0], have=have)
-    wanted = (digest for digest, cpu in children if cpu in processors)
-    found = tuple(client.manifest(image.repository, digest) for digest in wanted)
+    wanted = [digest for digest, _, _ in top.children()]
+    is_index = top.media_type in INDEXES
+    if is_index and processors is not None:
+        children = [(digest, cpu) for digest, system, cpu in top.children() if system == "linux"]
+        have = {cpu for _, cpu in children}
+        if missing := [cpu for cpu in processors if cpu not in have]:
+            words = {"cpu": missing[0], "have": ", ".join(sorted(have)) or "none"}
+            raise web.fetch_error(str(image), "no-platform", **words)
+        wanted = [digest for digest, cpu in children if cpu in processors]
+    parts = tuple(client.manifest(image.repository, each) for each in wanted)
+    found = parts if is_index else (top,)
     return FoundImage(top, sum(size for each in found for _, size in each.blobs()), found)

@@ -6,6 +6,7 @@ a mirror. Resolving twice changes nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
@@ -38,17 +39,17 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
     Files and charts get the address from which they are fetched and their checksum; images get
     their name in the site's registry and their digest.
     """
+    pull = partial(_pulled, spec, lock)
     written = cast("dict[str, str]", spec.sources.images.model_dump())
-    pulled = {key: _pulled(spec, lock, image) for key, image in written.items()}
+    pulled = {key: pull(image) for key, image in written.items()}
     if (sample := spec.jobs.deepspeed) is not None:
-        sample = _with(sample, image=_pulled(spec, lock, sample.image))
+        sample = _with(sample, image=pull(sample.image))
+    network = spec.pod_network
     changes: dict[str, object] = {
         "operators": _operators(spec, lock),
         "sources": _with(spec.sources, images=_with(spec.sources.images, **pulled)),
-        "jobs": _with(spec.jobs, image=_pulled(spec, lock, spec.jobs.image), deepspeed=sample),
-        "pod_network": _with(
-            spec.pod_network, shared_plugin=_pulled(spec, lock, spec.pod_network.shared_plugin)
-        ),
+        "jobs": _with(spec.jobs, image=pull(spec.jobs.image), deepspeed=sample),
+        "pod_network": _with(network, shared_plugin=pull(network.shared_plugin)),
         "host_defaults": _with(spec.host_defaults, driver=_driver(spec, spec.host_defaults.driver)),
         "host_groups": tuple(
             _with(group, driver=group.driver and _driver(spec, group.driver))
@@ -56,15 +57,15 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
         ),
     }
     if spec.watch is not None:
-        changes["watch"] = _with(spec.watch, image=_pulled(spec, lock, spec.watch.image))
+        changes["watch"] = _with(spec.watch, image=pull(spec.watch.image))
     if spec.k3s is not None:
         changes["kubernetes"] = _with(spec.k3s, source=_k3s(spec, lock))
     if (containers := spec.containers) is not None:
         build = containers.build
         if build is None:
-            own = _with(containers, image=_pulled(spec, lock, containers.image))
+            own = _with(containers, image=pull(containers.image))
         else:
-            base = _pulled(spec, lock, build.base)
+            base = pull(build.base)
             # The site's registry does not take the login of the base's own registry.
             login = build.login if registry_of(base) == registry_of(build.base) else None
             own = _with(containers, build=_with(build, base=base, login=login))

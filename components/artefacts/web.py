@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 from urllib.parse import urlsplit
 
-from components.artefacts.naming import digest_of, wrong_checksum
+from components.artefacts.naming import digest_of
 from components.core.errors import RailyardError
 from components.core.limits import Deadline, end_within, timed
 from components.core.templates import finding_of
@@ -66,6 +66,13 @@ class WrongContentError(FetchError):
     """The content arrived, and is not the expected one."""
 
     exit_code = 1
+
+
+def wrong_checksum(address: str, found: str, wanted: str) -> WrongContentError:
+    """The error of content with another checksum than the wanted one."""
+    what = f"its checksum is {found}, want {wanted}; it was not used"
+    fix = "take it with `railyard pin SITE --update NAME`"
+    return WrongContentError(address, what, f"if upstream replaced it for a good reason, {fix}")
 
 
 def fetch_error(address: str, row: str, **words: object) -> FetchError:
@@ -268,5 +275,5 @@ def download(
     found = digest_of(part)
     if found != sha256:
         part.unlink()
-        raise WrongContentError(address, *wrong_checksum(found, sha256))
+        raise wrong_checksum(address, found, sha256)
     part.replace(target)

@@ -237,7 +237,7 @@ def _digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
     if found.kind == "chart":
         return chart_archive_of(reach, found)[1]
     if found.kind == "image":
-        image = naming.parse_image(reach.image(str(naming.parse_image(found.address))))
+        image = reach.image(found.address)
         wanted = image.digest or (entry.digest if entry else image.tag)
         manifest = reach.registry(str(image)).manifest(image.repository, wanted)
         return manifest.digest.removeprefix("sha256:")
