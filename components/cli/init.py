@@ -96,7 +96,7 @@ def _check(engine: engines.Engine, folder: Path, stack: str) -> None:
         if advice := engines.advise_state(count_resources(plan), engine.backend):
             say(advice)
     if found:
-        say(write.render_findings(found))
+        say("\n".join(f"{each.rule}: {engines.render_lack(each)}" for each in found))
         raise typer.Exit(exit_code(found))
     plugins = ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
     words = f"railyard {own_version()}, Pulumi {engine.version}, {plugins}"

@@ -103,16 +103,17 @@ def look_at_engine(
         places.append(_home(environ) / "plugins" / folder)
         return next((place / name for place in places if (place / name).is_file()), None)
 
-    def plugin(name: str, version: str) -> Plugin:
-        own = find(f"pulumi-resource-{name}", f"resource-{name}-v{version}")
-        return Plugin(name, version, own)
-
+    wanted = versions.pop("pulumi")
+    plugins = (
+        Plugin(name, version, find(f"pulumi-resource-{name}", f"resource-{name}-v{version}"))
+        for name, version in versions.items()
+    )
     return Engine(
-        wanted=versions["pulumi"],
+        wanted=wanted,
         program=program,
         version=version_of(program, environ) if program and ask_version else "",
-        language=find("pulumi-language-python", f"language-python-v{versions['pulumi']}"),
-        plugins=tuple(plugin(name, versions[name]) for name in PLUGINS),
+        language=find("pulumi-language-python", f"language-python-v{wanted}"),
+        plugins=tuple(plugins),
         backend=backend_of(environ, project),
     )
 
@@ -187,6 +188,12 @@ def _lack(row: str, actual: str, **words: object) -> Finding:
     return finding_of(__file__, row, device=HERE, actual=actual, **words)
 
 
+def render_lack(found: Finding) -> str:
+    """A finding of this machine as text, with its values and its fix."""
+    values = f"  is     {found.actual}\n  wanted {found.wanted}"
+    return f"{found.what}\n{values}\n  fix    {found.fix}"
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     plain = version.partition("-")[0].partition("+")[0]
     parts = plain.split(".")
@@ -259,14 +266,10 @@ def refuse_lab_parts(
     """Raise UsageError, with the whole report, if a real site would run on parts of the lab."""
     found = lab_findings(spec, stack, is_lab=is_lab, environ=environ)
     if found:
-        lines = [
-            f"{each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n  fix    {each.fix}"
-            for each in found
-        ]
         head = f"stack {stack} does not belong to the lab, but would use parts of the lab."
         if is_lab:
             head = f"stack {stack} says that it is of the lab, and is not."
-        raise UsageError("\n".join((head, *lines, "Nothing was touched.")))
+        raise UsageError("\n".join((head, *map(render_lack, found), "Nothing was touched.")))
 
 
 def is_lab(written: object) -> bool:

@@ -92,10 +92,6 @@ def has_lab_passphrase(environ: Mapping[str, str], salt: str) -> bool:
             given = None
     if given is not None:
         return given == LAB_PASSPHRASE
-    return _opens(LAB_PASSPHRASE, salt)
-
-
-def _opens(passphrase: str, salt: str) -> bool:
     parts = salt.split(":")
     if len(parts) != _SALT_PARTS or parts[0] != "v1" or parts[2] != "v1":
         return False
@@ -107,7 +103,7 @@ def _opens(passphrase: str, salt: str) -> bool:
 
     try:
         own, nonce, sealed = (base64.b64decode(parts[at]) for at in (1, 3, 4))
-        key = PBKDF2HMAC(SHA256(), _KEY_BYTES, own, _ROUNDS).derive(passphrase.encode())
+        key = PBKDF2HMAC(SHA256(), _KEY_BYTES, own, _ROUNDS).derive(LAB_PASSPHRASE.encode())
         AESGCM(key).decrypt(nonce, sealed, None)
     except (ValueError, InvalidTag):
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,8 @@ COMMIT_FILE: Final = "commit.txt"
 _NAMES: Final[Mapping[str, str]] = {"components": PACKAGE, "stacks": f"{PACKAGE}.stacks"}
 _IMPORT: Final = re.compile(r"^([ \t]*from )(components|stacks)([\w.]* import )", re.MULTILINE)
 _WHOLE_IMPORT: Final = re.compile(r"^[ \t]*import (components|stacks)\b", re.MULTILINE)
+_MODULE: Final = re.compile(r"(?<![\w./-])(?:components|stacks)\.\w+\b(?![/(])")
+"""What may name a module: neither a part of a path nor a call."""
 _COMMIT_DEADLINE_S: Final = 10
 
 
@@ -44,7 +46,12 @@ def commit_of(root: Path) -> str:
 
 def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
     """Path in the wheel to content, for all files of a checkout that a wheel has."""
-    rename = _renaming(root)
+    names = {
+        f"{top}.{path.stem}": f"{package}.{path.stem}"
+        for top, package in _NAMES.items()
+        for path in sorted((root / top).iterdir())
+        if path.stem.isidentifier()
+    }
     for folder in (PACKAGE, *_NAMES):
         for path in sorted((root / folder).rglob("*")):
             inside = path.relative_to(root / folder)
@@ -53,28 +60,14 @@ def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
                 continue
             content = path.read_bytes()
             if path.suffix == ".py":
-                content = rename(content.decode(), str(path)).encode()
+                content = _renamed(content.decode(), path, names).encode()
             yield f"{_NAMES.get(folder, PACKAGE).replace('.', '/')}/{inside.as_posix()}", content
 
 
-def _renaming(root: Path) -> Callable[[str, str], str]:
-    """Return a function that renames modules in a text; its file is for the ValueError."""
-    below = {
-        name: sorted(path.stem for path in (root / name).iterdir() if path.stem.isidentifier())
-        for name in _NAMES
-    }
-    rooms = "|".join(rf"{name}\.(?:{'|'.join(found)})" for name, found in below.items())
-    module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
-
-    def renamed(found: re.Match[str]) -> str:
-        package, _, rest = found[0].partition(".")
-        return f"{_NAMES[package]}.{rest}"
-
-    def rename(source: str, file: str) -> str:
-        if found := _WHOLE_IMPORT.search(source):
-            number = source.count("\n", 0, found.start()) + 1
-            raise ValueError(f"{file}:{number}: write `from … import …` instead.")
-        source = _IMPORT.sub(lambda found: f"{found[1]}{_NAMES[found[2]]}{found[3]}", source)
-        return module.sub(renamed, source)
-
-    return rename
+def _renamed(source: str, file: Path, names: Mapping[str, str]) -> str:
+    """Rename the modules in a text; ValueError, with the file, for another form of import."""
+    if found := _WHOLE_IMPORT.search(source):
+        number = source.count("\n", 0, found.start()) + 1
+        raise ValueError(f"{file}:{number}: write `from … import …` instead.")
+    source = _IMPORT.sub(lambda found: f"{found[1]}{_NAMES[found[2]]}{found[3]}", source)
+    return _MODULE.sub(lambda found: names.get(found[0], found[0]), source)

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,11 +100,6 @@ class Lock:
     host: str
     stamp: str
     """When it was taken, as the engine wrote it: RFC 3339 with nanoseconds."""
-
-    @property
-    def taken_at(self) -> datetime:
-        """The stamp as a time; ValueError if it cannot be parsed."""
-        return datetime.fromisoformat(self.stamp)
 
 
 def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:

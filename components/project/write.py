@@ -18,7 +18,6 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug, UsageError
-from components.core.problem import Finding
 from components.core.templates import fault_text, read_table
 from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.lab_marks import is_stand_in
@@ -50,10 +49,7 @@ _INDENT: Final = "\n       "
 
 
 def mark_example(text: str) -> str:
-    """The text of an example with a comment on each line that the user must change.
-
-    Values of several lines are not marked: no example has one to change.
-    """
+    """The text of an example with a comment on each line to change; no value has several lines."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     marks: Mapping[str, str] = read_table(__file__, "marks")
     explained = {
@@ -261,13 +257,4 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     )  # fmt: skip
     return "Next\n" + "\n".join(
         f"  {number}. {_INDENT.join(lines)}" for number, lines in enumerate(steps, 1)
-    )
-
-
-def render_findings(findings: Sequence[Finding]) -> str:
-    """Findings of one device as text, each with its values and its fix."""
-    return "\n".join(
-        f"{each.rule}: {each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n"
-        f"  fix    {each.fix}"
-        for each in findings
     )

@@ -114,13 +114,14 @@ def check_lock(lock: Lock, host: str, stack: str) -> None:
         RailyardError: It may not.
 
     """
-    who = f"{lock.user}@{lock.host} (pid {lock.pid}) since {lock.taken_at:%Y-%m-%d %H:%M:%S}"
+    taken_at = datetime.fromisoformat(lock.stamp)
+    who = f"{lock.user}@{lock.host} (pid {lock.pid}) since {taken_at:%Y-%m-%d %H:%M:%S}"
     if lock.host != host:
         raise RailyardError(
             f"stack {stack} is locked by {who}, on another machine: wait for it, or, if that"
             f" machine is gone, run `pulumi cancel --stack {stack}`"
         )
-    if is_alive(lock.pid, lock.taken_at):
+    if is_alive(lock.pid, taken_at):
         raise RailyardError(
             f"stack {stack} is in use by {who}: wait for it to end, or end it with"
             f" `kill -INT {lock.pid}`"

@@ -48,7 +48,7 @@ local.Command(
 def test_a_lock_of_the_file_backend_is_read_with_its_nanoseconds() -> None:
     lock = parse_lock(Path("x.json"), LOCK)
     assert (lock.pid, lock.user, lock.host) == (4321, "root", "ws1")
-    assert lock.taken_at.microsecond == 123456
+    assert datetime.fromisoformat(lock.stamp).microsecond == 123456
 
 
 def test_a_lock_of_another_machine_is_never_lifted() -> None:
