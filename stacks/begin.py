@@ -16,7 +16,6 @@ from components.checks.site import CheckedSite
 from components.core.errors import UsageError
 from components.core.problem import Finding, render_finding
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.manifest import HELD
@@ -167,7 +166,8 @@ def begin(
     found = (*judge_situation(at, "update"), *parts)
     if orders.only:
         found = tuple(each for each in found if not each.device or _is_in(each.device, orders.only))
-        intentions = replace(intentions, drifts=_drifts_in(intentions.drifts, orders.only))
+        drifts = tuple(each for each in intentions.drifts if _is_in(each.device, orders.only))
+        intentions = replace(intentions, drifts=drifts)
         at = replace(at, plan=part_of(plan, orders.only), drifts=intentions.drifts)
     refuse(found)
     drifts = intentions.drifts if orders.observed else ()
@@ -180,10 +180,6 @@ def begin(
 def _is_in(device: str, only: frozenset[str]) -> bool:
     """Whether a device of a finding or of a drift, such as `gpu01 k3s`, is in the scope."""
     return device.partition(" ")[0] in only
-
-
-def _drifts_in(drifts: tuple[DeviceDrift, ...], only: frozenset[str]) -> tuple[DeviceDrift, ...]:
-    return tuple(each for each in drifts if _is_in(each.device, only))
 
 
 def refuse(found: tuple[Finding, ...]) -> None:

@@ -55,13 +55,10 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
     the first resource.
     """
     applied = _read_state(pulumi.get_stack())
-    return applied if spec is None else _keep_renamed(applied.follow(spec))
-
-
-def _keep_renamed(applied: Applied) -> Applied:
-    """Give each renamed resource an alias with its old name in the state."""
+    applied = applied if spec is None else applied.follow(spec)
 
     def add(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        """Give each renamed resource an alias with its old name in the state."""
         old = applied.former.get(args.name) if args.type_.startswith("command:") else None
         if old is None:
             return None
