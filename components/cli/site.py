@@ -43,6 +43,7 @@ from components.project import split_state as splitting
 from components.project.engine import OWN_LOGIN, backend_of, wanted_versions
 from components.project.write import REQUIREMENTS
 from components.reading.site_path import CONFIG_FILE, SITE_KEY, config_file
+from components.update.pieces import OF_PIECES
 from components.update.secrets import secret_names
 
 app = command_app("Run, split, join and export a site of several stacks.")
@@ -274,7 +275,7 @@ def join(stack: StackName = "") -> None:
     with _undone(stack, backup, {stack: splitting.without_records(empty)}):
         # Each stack has its own key, so the secrets are opened here and sealed by the import.
         opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
-        _store(stack, splitting.join_states(opened, stack))
+        _store(stack, splitting.join_states(opened, stack, OF_PIECES))
     _forget(states)
     say(f"{stack} has the whole site again. The states of its pieces are in {backup}.")
     say(f"Remove `stacks` from the site file to keep one stack; then `pulumi up --stack {stack}`.")

@@ -64,6 +64,14 @@ class CloudObject:
 
 
 @dataclass(frozen=True, slots=True)
+class ImagePin:
+    """One step that resolves a tag once."""
+
+    step: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
 class InstancePlan:
     """One instance: the step that waits for it, and its requirements."""
 
@@ -82,8 +90,7 @@ class CloudPlan:
 
     api: requests.CloudApi
     preflight: requests.PreflightRequest
-    images: tuple[tuple[str, str], ...]
-    """Each step that resolves a tag once, and the image."""
+    images: tuple[ImagePin, ...]
     objects: tuple[CloudObject, ...]
     """In an order in which they can be made."""
     instances: tuple[InstancePlan, ...]
@@ -148,7 +155,7 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
             slices=_HCA_SLICES if slice_type else 0,
             slice_type=slice_type,
         ),
-        images=tuple((step, image) for image, step in sorted(pins.items())),
+        images=tuple(ImagePin(step, image) for image, step in sorted(pins.items())),
         objects=objects,
         instances=tuple(_ready(api, provision, *each, pins[each[0].image]) for each in named),
     )
@@ -265,9 +272,9 @@ def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ..
     """
     # Made first, and so removed last.
     found = [CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")]
-    for step, image in plan.images:
-        request = _render(requests.ImageRequest(plan.api, image))
-        found.append(CloudCall(step, "image", request, (PREFLIGHT_STEP,)))
+    for pin in plan.images:
+        request = _render(requests.ImageRequest(plan.api, pin.image))
+        found.append(CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,)))
 
     def ensure(after: str, *kinds: ObjectKind) -> tuple[str, ...]:
         objects = [item for item in plan.objects if item.kind in kinds]

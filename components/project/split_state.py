@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Final, TypeAlias
@@ -76,8 +76,11 @@ def split_state(
     return found
 
 
-def join_states(states: Mapping[str, State], stack: str) -> State:
-    """Return one stack's state with the records of several; the last one keeps its outputs."""
+def join_states(states: Mapping[str, State], stack: str, drop: Collection[str] = ()) -> State:
+    """Return one stack's state with the records of several; the last one keeps its outputs.
+
+    Those in `drop` go: by them an update knows the stack of a piece.
+    """
     merged: dict[str, Record] = {}
     last: State = {}
     for name, last in states.items():
@@ -87,7 +90,8 @@ def join_states(states: Mapping[str, State], stack: str) -> State:
                 if both := dict.fromkeys((*(known.get(key) or ()), *(record.get(key) or ()))):
                     known[key] = [*both]
             if record["type"] == _STACK:
-                known["outputs"] = record.get("outputs") or {}
+                outputs = (record.get("outputs") or {}).items()
+                known["outputs"] = {key: value for key, value in outputs if key not in drop}
     # The engine demands that each record follows those that it needs.
     needs = {urn: [each for each in _needs(merged[urn]) if each in merged] for urn in merged}
     return _with(last, (merged[urn] for urn in TopologicalSorter(needs).static_order()))

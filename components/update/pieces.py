@@ -23,6 +23,7 @@ OWN: Final = "piece_digest"
 SINCE: Final = "updated_at"
 """Output of each piece: when an update first had this digest."""
 REPAIRS: Final = "repairs"
+OF_PIECES: Final = (SITE, OWN, SINCE, REPAIRS)
 
 
 @dataclass(frozen=True, slots=True)

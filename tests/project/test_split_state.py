@@ -97,6 +97,11 @@ def test_a_join_gives_the_same_records_again() -> None:
     assert records_of(joined)[0]["outputs"] == {"verdict": "passed"}
 
 
+def test_a_join_can_drop_outputs_that_mark_a_piece() -> None:
+    parts = split_state(state(), "prod", SHARES, SHARED)
+    assert records_of(join_states(parts, "prod", ("verdict",)))[0]["outputs"] == {}
+
+
 def test_a_joined_record_follows_all_that_it_needs() -> None:
     parts = split_state(state(), "prod", SHARES, SHARED)
     order = names(join_states({"prod-z": parts["prod-z"], "prod-a": parts["prod-a"]}, "prod"))
