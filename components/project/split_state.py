@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 Record: TypeAlias = dict[str, Any]
 """One resource of a state, as `pulumi stack export` writes it."""
@@ -90,8 +90,8 @@ def join_states(states: Mapping[str, State], stack: str, drop: Collection[str] =
                 if both := dict.fromkeys((*(known.get(key) or ()), *(record.get(key) or ()))):
                     known[key] = [*both]
             if record["type"] == _STACK:
-                outputs = (record.get("outputs") or {}).items()
-                known["outputs"] = {key: value for key, value in outputs if key not in drop}
+                outputs = cast("Record", record.get("outputs") or {})
+                known["outputs"] = {key: outputs[key] for key in outputs if key not in drop}
     # The engine demands that each record follows those that it needs.
     needs = {urn: [each for each in _needs(merged[urn]) if each in merged] for urn in merged}
     return _with(last, (merged[urn] for urn in TopologicalSorter(needs).static_order()))

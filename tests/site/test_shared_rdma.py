@@ -10,7 +10,7 @@ from typing import Final, cast
 import pytest
 
 from components.pod_network.manifests import config_name
-from components.pod_network.networks import PLUGIN_CONFIG, shared_plugin_config
+from components.pod_network.networks import shared_plugin_config
 from lab.up import choose_site, load_spec
 from tests.golden.site import load_example
 from tests.site.conftest import play_example
@@ -42,7 +42,7 @@ WORDS: Final = (
 )
 GONE: Final = "`pulumi up --refresh` installs it again"
 """The switch, the hosts and K3s: read over SSH, so that a preview says what is wrong."""
-DEVICES: Final = config_name(PLUGIN_CONFIG, shared_plugin_config(load_example(EXAMPLE)))
+DEVICES: Final = config_name("rdma-devices", shared_plugin_config(load_example(EXAMPLE)))
 """The plugin's ConfigMap: nobody can edit it, and who deletes it is seen."""
 REPAIRED: Final = {
     "leaf-01-apply": "update",
