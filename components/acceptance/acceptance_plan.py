@@ -290,9 +290,8 @@ def _probe(
     ways = [(rail, rail, *pair) for rail in probe.rails for pair in pairs]
     if probe.kind == "perftest":
         (one, other), (near, *_, far) = hosts, (*probe.rails, *probe.rails)
-        ways = [(near, far, one, other)] + [(far, near, other, one)] * evidence.has_two_directions(
-            probe
-        )
+        both = evidence.has_two_directions(probe)
+        ways = [(near, far, one, other)] + [(far, near, other, one)] * both
     ways = [] if probe.refused else ways
     return ProbePlan(probe, job, tuple(hop for way in ways for hop in _hops(spec, *way)), host)
 

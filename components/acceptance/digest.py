@@ -116,9 +116,7 @@ def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
 def parse_image_log(text: str) -> ImageLog | ParseProblem:
     """The facts of one image."""
     lines = (line.removeprefix(_MARK) for line in text.splitlines() if line.startswith(_MARK))
-    facts = [
-        (name, value) for name, known, value in (line.partition("=") for line in lines) if known
-    ]
+    facts = [(key, text) for key, mark, text in (each.partition("=") for each in lines) if mark]
     if not facts:
         said = (text.strip().splitlines() or ["nothing"])[-1]
         kind = "unrecognised" if text.strip() else "empty"

@@ -354,9 +354,8 @@ def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[s
 
 def dump_evidence(evidence: Evidence) -> str:
     """The JSON form: indented, because then every line is short."""
-    return json.dumps(
-        log_model.cut_texts(evidence.model_dump(mode="json")), indent=1, sort_keys=True
-    )
+    whole = log_model.cut_texts(evidence.model_dump(mode="json"))
+    return json.dumps(whole, indent=1, sort_keys=True)
 
 
 def parse_evidence(text: str) -> Evidence:

@@ -162,16 +162,14 @@ def _judge_paths(
         said: list[str] = []
         verdicts: set[Verdict] = {"passed"}
         for ask in own:
-            answer = facts[host].paths.get(ask.name)
-            if answer is None or answer.why_nothing:
-                why = (
-                    answer.why_nothing if answer else "not asked, since no subnet manager answered"
-                )
+            told = facts[host].paths.get(ask.name)
+            if told is None or told.why_nothing:
+                why = told.why_nothing if told else "not asked, since no subnet manager answered"
                 said.append(f"{ask.to}: {why}")
                 verdicts.add("error")
             else:
-                said.append(f"{'a' if answer.found else 'no'} path to {ask.to}")
-                verdicts.add(verdict_for(answer.found == ask.wanted))
+                said.append(f"{'a' if told.found else 'no'} path to {ask.to}")
+                verdicts.add(verdict_for(told.found == ask.wanted))
         worst: tuple[Verdict, ...] = ("failed", "error", "passed")
         verdict: Verdict = next(each for each in worst if each in verdicts)
         actual = ", ".join(said)

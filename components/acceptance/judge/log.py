@@ -141,10 +141,8 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
         return ended
     if min_gbit_s is not None:
         findings.append(workload_findings.judge_scan_busbw(log, min_gbit_s, "--min-gbit"))
-    slowest = workload_findings.slowest_of_largest(log.rows)
-    where = (
-        f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {nccl_findings.show_bytes(slowest.size_bytes)}"
-    )
+    worst = workload_findings.slowest_of_largest(log.rows)
+    where = f"{worst.busbw_gbit_s:.2f} Gb/s busbw at {nccl_findings.show_bytes(worst.size_bytes)}"
     return LogVerdict.of(findings, f"{log.collective} on {log.devices} devices, {where}")
 
 

@@ -148,12 +148,10 @@ def show_size(count: int) -> str:
     return f"{count} B"
 
 
-def _of_messages(
-    item: ProbeEvidence, collective: str, message: int, extra: float, ranks: int
-) -> Sent:
+def _of_messages(item: ProbeEvidence, program: str, message: int, extra: float, ranks: int) -> Sent:
     """The bytes that cross the boundary of a host in each direction on one rail."""
     here = ranks / max(len(item.probe.nodes), 1)
-    name = collective.partition("_perf")[0]
+    name = program.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank sends its part to each rank of other hosts, with any algorithm.
         least = most = here * (ranks - here) / ranks
@@ -305,9 +303,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
-    odd = [
-        wrong for hop in hops if hop.status in _READ and (wrong := _fault(item, where, hop, limits))
-    ]
+    odd = [bad for hop in hops if hop.status in _READ and (bad := _fault(item, where, hop, limits))]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
     # If a system cannot count arriving bytes, the class in which they leave is the proof.

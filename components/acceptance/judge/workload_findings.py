@@ -19,7 +19,7 @@ from components.acceptance.judge.nccl_findings import LARGE_BYTES, show_bytes
 from components.acceptance.judge.verdict import Finding, Verdict, row, row_of, verdict_for
 from components.acceptance.logs import log_model
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ImageLog, TrainingLog
-from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
+from components.acceptance.logs.node import GpuLook, NodeLog, NodeLook
 from components.catalogue.operator_versions import parse_numbers
 from components.core.plain_text import counted
 from components.core.templates import read_table
@@ -382,9 +382,11 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     least = PCIE_FRACTION * min(lanes, default=0.0)
     for test in log.bandwidths:
         label = _TABLES["copies"].get(test.name, test.name)
+        alone, count = len(test.gbyte_s) == 1, len(test.gbyte_s)
+        firsts = [""] if alone else [f"GPU {line} and " for line in range(count)]
         named = [
-            [(value, _place(test, line, column)) for column, value in enumerate(values)]
-            for line, values in enumerate(test.gbyte_s)
+            [(value, f"{first}GPU {column}") for column, value in enumerate(values)]
+            for first, values in zip(firsts, test.gbyte_s, strict=True)
         ]
         cells = {place: value for each in named for value, place in each if value is not None}
         if test.status == "Waived":
@@ -394,7 +396,7 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
             actual = "no number" if test.status == "Passed" else test.status or "nothing"
             yield row("copy failed", "failed", actual, label=label)
         else:
-            floor, slow = least if len(test.gbyte_s) == 1 else 0.0, list[str]()
+            floor, slow = least if alone else 0.0, list[str]()
             # The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
             # Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
             for lines in (named, zip(*named, strict=True)):
@@ -405,7 +407,3 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
             asked = f"at least {floor:.1f} GB/s, " if floor else ""
             good = f"{min(cells.values()):.1f} to {max(cells.values()):.1f} GB/s"
             yield row_of("copy", [*dict.fromkeys(slow)], good, label=label, asked=asked)
-
-
-def _place(test: Bandwidths, row: int, column: int) -> str:
-    return f"GPU {column}" if len(test.gbyte_s) == 1 else f"GPU {row} and GPU {column}"

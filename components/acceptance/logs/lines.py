@@ -64,9 +64,7 @@ _MOST_FAILURES: Final = 40
 _MOST_WARNINGS: Final = 20
 HARMLESS: Final = "harmless"
 """The kind of lines that look like failures but come from good runs."""
-_GAVE_UP_KINDS: Final = frozenset(
-    {"nccl_failure", "unhandled", "framework", "aborted", "test_failure"}
-)
+_GAVE_UP: Final = frozenset({"nccl_failure", "unhandled", "framework", "aborted", "test_failure"})
 """Kinds of lines that only say that NCCL gave up."""
 COMM_ABORT: Final = "comm_abort"
 """PyTorch also ends good runs in this way (recorded, 2.11): it counts only for nccl-tests."""
@@ -179,13 +177,11 @@ def read_json(
 
     `make` reads one and raises ValueError on failure; `number=str` keeps numbers as printed.
     """
-    decoder = json.JSONDecoder(
-        parse_float=number, parse_int=number, parse_constant=_refuse_constant
-    )
+    reader = json.JSONDecoder(parse_float=number, parse_int=number, parse_constant=_refuse_constant)
     rest, found = text.strip(), list[_Made]()
     try:
         while rest and len(found) < _MOST_DOCUMENTS:
-            value, end = decoder.raw_decode(rest)
+            value, end = reader.raw_decode(rest)
             found.append(make(value))
             rest = rest[end:].lstrip(", \r\n\t")
     except (ValueError, OverflowError, RecursionError) as error:
@@ -282,7 +278,7 @@ class FailureFinder:
     def explained(self) -> tuple[LogFailure, ...]:
         """The failures; if they only say that NCCL gave up, its unknown warnings come first."""
         kinds = {each.kind for each in self.failures if not each.is_before_run}
-        if kinds & _GAVE_UP_KINDS and kinds <= _GAVE_UP_KINDS | _ENDED_KINDS:
+        if kinds & _GAVE_UP and kinds <= _GAVE_UP | _ENDED_KINDS:
             told, self.failures = self.failures, []
             for line in self.warnings:
                 self.add("nccl_warning", line, "NCCL warned before it gave up")

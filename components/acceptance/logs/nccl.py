@@ -144,9 +144,7 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
     Truth values are strings, `nwrong` is null when nothing was checked, and `env` holds the whole
     environment of the job: nothing of it is read, which keeps secrets out of evidence.
     """
-    logs = lines.read_json(
-        text, "nccl-tests", lambda value: _json_log(_Document.model_validate(value))
-    )
+    logs = lines.read_json(text, "nccl-tests", lambda it: _json_log(_Document.model_validate(it)))
     if isinstance(logs, ParseProblem):
         return logs
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
@@ -451,7 +449,7 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
-    aborts = run.is_nccl_tests or paths.counts["destroy"]  # a good PyTorch run may end in some
+    fails = run.is_nccl_tests or paths.counts["destroy"]  # a good PyTorch run may end in some
     own_rows = sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
     names = {name: tuple(found) for name, found in paths.names.items() if name != "other"}
     versions = names.pop("versions", ())
@@ -477,9 +475,7 @@ def _log(run: Run) -> NcclLog:
         networks=dict(paths.networks),
         hosts=tuple(paths.hosts.values()),
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
-        failures=tuple(
-            it for it in run.finder.explained() if aborts or it.kind != lines.COMM_ABORT
-        ),
+        failures=tuple(it for it in run.finder.explained() if fails or it.kind != lines.COMM_ABORT),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,

@@ -272,9 +272,8 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
         words = " ".join(ask.words for ask in plan_paths(spec, host))
         head = f"diagnose={'no' if found else options}\n" + (f"paths='{words}'\n" if words else "")
         deadline_s = LOOK_DEADLINE_S if found else DIAGNOSE_DEADLINE_S
-        found.append(
-            IbLook(host_endpoint(host), head + host_script("ib_look"), deadline_s, takeover_s)
-        )
+        script = head + host_script("ib_look")
+        found.append(IbLook(host_endpoint(host), script, deadline_s, takeover_s))
     return tuple(found)
 
 

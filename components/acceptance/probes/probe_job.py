@@ -94,9 +94,7 @@ def pod_on(host: Host, container: templates.JsonObject) -> templates.JsonObject:
 @once
 def rail_speeds(spec: ClusterSpec) -> Mapping[str, int]:
     """Each rail to the slowest speed of a worker there, in Gbit/s; 0 if the rail has no worker."""
-    return {
-        rail.name: min(worker_kinds.speed_classes(spec, rail), default=0) for rail in spec.rails
-    }
+    return {it.name: min(worker_kinds.speed_classes(spec, it), default=0) for it in spec.rails}
 
 
 def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
@@ -123,9 +121,8 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
         load += ("-n", str(LOAD_ITERATIONS), "-g", str(host.gpus))
     called = shlex.join(("env", "NCCL_DEBUG=INFO", *load)) if load else ""
     script = job_script("node_health", load=called, bandwidth="nvbandwidth", diagnose="1")
-    container = templates.make_container(
-        spec.jobs.image, "node", templates.make_limits({}, host.gpus)
-    )
+    limits = templates.make_limits({}, host.gpus)
+    container = templates.make_container(spec.jobs.image, "node", limits)
     container["command"] = ["/bin/sh", "-c", script]
     pod = pod_on(host, container) | gpu_runtime(spec)
     name = f"node-{host.name}{ending}"
@@ -301,16 +298,14 @@ def programs_of(command: Sequence[str]) -> list[str]:
     return [command[place] for place in starts]
 
 
-def _script(
-    spec: ClusterSpec, test: PairTest, end: str, commands: Sequence[tuple[str, ...]]
-) -> str:
+def _script(spec: ClusterSpec, test: PairTest, end: str, calls: Sequence[tuple[str, ...]]) -> str:
     device = "rdma_device" if spec.pod_network.mode == "sriov" else "rdma_shared_device"
     find = [device if test.adapter is None else "ib_adapter"]
-    find += ["source_address"] if any("$address" in command for command in commands) else []
+    find += ["source_address"] if any("$address" in command for command in calls) else []
     find += ["near_gpu"] if test.gpu else []
     given = "" if test.adapter is None else f"adapter={test.adapter}\n"
     given += f"patience={REFUSED_S}\n" if test.refused else ""
-    return given + _script_of((*find, f"perftest_{end}"), tuple(commands))
+    return given + _script_of((*find, f"perftest_{end}"), tuple(calls))
 
 
 @lru_cache(maxsize=512)

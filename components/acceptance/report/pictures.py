@@ -164,17 +164,15 @@ def _cell(pair: Pair | None, place: tuple[float, float, float], best: float) -> 
     x, y, side = place
     kind, title, share = "none", "", 1.0
     if pair is not None:
-        reached = pair.gbit_s
-        words = (
-            "failed" if reached is None else f"{reached:.1f} Gb/s, floor {pair.floor_gbit_s:.1f}"
-        )
+        speed = pair.gbit_s
+        words = "failed" if speed is None else f"{speed:.1f} Gb/s, floor {pair.floor_gbit_s:.1f}"
         title = f"<title>{escape(f'{pair.sender} to {pair.receiver}: {words}')}</title>"
-        if not pair.is_right or reached is None:
+        if not pair.is_right or speed is None:
             kind = "low"
-        elif reached < _SLOW * best:
+        elif speed < _SLOW * best:
             kind = "slow"
         else:
-            kind, share = "fine", reached / (best or 1.0)
+            kind, share = "fine", speed / (best or 1.0)
     box = (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" '
         f'class="cell {kind}" fill-opacity="{share:.2f}">{title}</rect>'
@@ -210,9 +208,7 @@ def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple
     for way in ways:
         for name in (way.near, way.far):
             rank[name] = min(rank.get(name, 3), _WORST[way.state])
-    drawn = [
-        sorted(sorted(layer, key=lambda name: (rank[name], name))[:MOST_DRAWN]) for layer in layers
-    ]
+    drawn = [sorted(sorted(layer, key=lambda it: (rank[it], it))[:MOST_DRAWN]) for layer in layers]
     widest = max(len(layer) for layer in drawn)
     width, height = max(widest * _STEP, 420.0) + 24, len(drawn) * _ROW - 70
     places: dict[str, tuple[float, float]] = {}

@@ -84,9 +84,7 @@ def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, Sta
         for place in places.get(item.subject, ())
         if place in text and re.search(rf"\b{re.escape(place)}(?!\w|/\d)", text)
     }
-    suspects = {
-        name for each in report.suspects for kind, name in each.parts if kind in _DRAWN_PARTS
-    }
+    suspects = {name for it in report.suspects for kind, name in it.parts if kind in _DRAWN_PARTS}
     found: dict[str, State] = {}
     for item in report.evidence.probes:
         verdict = report.verdict_of(item.probe.name)
@@ -211,9 +209,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
 
 
 def _probe_table(report: Report) -> str:
-    probes = sorted(
-        report.evidence.probes, key=lambda item: _ORDER[report.verdict_of(item.probe.name)]
-    )
+    probes = sorted(report.evidence.probes, key=lambda it: _ORDER[report.verdict_of(it.probe.name)])
     wrong = [item for item in probes if report.verdict_of(item.probe.name) != "passed"]
     shown = probes if len(probes) <= _LISTED else wrong[:_LISTED]
     rows = [_probe_row(report, item) for item in shown]
