@@ -266,9 +266,7 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
     if installs(spec, "mpi_operator"):
         vendored = manifest.load_vendored("components.jobs", MPI_OPERATOR_FILE)
         image = spec.sources.images.mpi_operator
-        for body in (
-            each for each in vendored if not manifest.name_of(each).startswith(_OF_PROFILES)
-        ):
+        for body in (it for it in vendored if not manifest.name_of(it).startswith(_OF_PROFILES)):
             own = pulling(spec, manifest.with_image(body, image))
             for pod in manifest.pods_in(own):  # each node of a cluster may be tainted
                 pod.update(tolerations(spec))
@@ -401,9 +399,8 @@ def launched_job(
 ) -> Body:
     """The MPIJob of a `mpirun_command` over all workers of a kind, `twice` to compare with TCP."""
     workers, script = _all_of(spec, kind, image), "mpi_compare" if twice else "mpi_launch"
-    ssh = templates.ssh_options(
-        templates.ssh_port(spec, host_network=workers.attachment.host_network)
-    )
+    in_host = workers.attachment.host_network
+    ssh = templates.ssh_options(templates.ssh_port(spec, host_network=in_host))
     launcher: JsonObject = {
         "name": "launcher",
         "image": image,
