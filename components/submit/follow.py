@@ -277,13 +277,11 @@ def has_trainer(api: Api) -> bool:
     return api.get(TRAINER) is not None
 
 
-def node_troubles(
-    api: Api, hosts: Sequence[Host], tolerations: Sequence[Body]
-) -> Iterator[Refusal]:
+def node_troubles(api: Api, hosts: Sequence[Host], tolerated: Sequence[Body]) -> Iterator[Refusal]:
     """List the chosen nodes that refuse the job's pods, each with every reason."""
     for host in hosts:
         node = api.get(f"/api/v1/nodes/{host.node}")
-        found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)
+        found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerated)
         for each in found:
             yield Refusal(each.words(host.node).partition(": kubectl")[0], _MEND[each.kind])
 

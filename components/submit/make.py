@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
@@ -192,9 +192,7 @@ def _of_image(image: str) -> Iterator[Refusal]:
         yield Refusal(f"--image {image}: {words}", fix)
 
 
-def _of_workers(
-    site: ClusterSpec, asked: Asked, kinds: tuple[WorkerKind, ...]
-) -> Iterator[Refusal]:
+def _of_workers(site: ClusterSpec, asked: Asked, kinds: Sequence[WorkerKind]) -> Iterator[Refusal]:
     yield from _of_count(site, asked.kind)
     if asked.kind == "perftest":
         return
