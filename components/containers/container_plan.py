@@ -114,9 +114,7 @@ def _ssh(name: str, /, **words: object) -> str:
 @once
 def peer_list(spec: ClusterSpec) -> tools.Tool:
     """The list: each line with the name of its text before it."""
-    lines = (
-        f"{name} {line}\n" for name, text in peer_texts(spec).items() for line in text.splitlines()
-    )
+    lines = (f"{key} {it}\n" for key, text in peer_texts(spec).items() for it in text.splitlines())
     return tools.make_tool("peers", "".join(lines))
 
 
