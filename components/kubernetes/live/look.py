@@ -181,9 +181,7 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
     nodes = ((name, look.nodes[name]) for name in look.asked.nodes if name in look.nodes)
     tolerated = look.asked.tolerations
-    troubles = (
-        each.words(name) for name, node in nodes for each in why.troubles_of(node, tolerated)
-    )
+    troubles = (it.words(name) for name, node in nodes for it in why.troubles_of(node, tolerated))
     lives = (look.live, *(found.live for found in look.releases.values()))
     ours = {key for live in lives for key, _, _ in live.objects}
     return ClusterDrift(

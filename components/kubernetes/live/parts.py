@@ -193,9 +193,7 @@ def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[
                 image=image,
                 state=state,
                 why=why_not_ready(reader, body) if state else (),
-                owners=frozenset(
-                    str(each["kind"]) for each in list_at(metadata, "ownerReferences")
-                ),
+                owners=frozenset(str(it["kind"]) for it in list_at(metadata, "ownerReferences")),
                 release=(place, str(release)) if release else None,
                 managers=managers_of(body),
                 publishes=frozenset(str(entry.get("resourceName")) for entry in entries),
@@ -349,9 +347,7 @@ def _theirs(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]
     if part == "attachments":
         yield from _attachments(look)
         return
-    workloads = [
-        each for each in look.workloads if each.part == part and not _is_applied(asked, each)
-    ]
+    workloads = [it for it in look.workloads if it.part == part and not _is_applied(asked, it)]
     if not workloads:
         # Without an API of its own, a part may be on the nodes without a pod.
         needed = row.definitions or row.publishes or row.status is not None
