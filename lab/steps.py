@@ -9,7 +9,7 @@ from dataclasses import replace
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
 from components.remote.lines import read_request
 from components.remote.send import Sender
-from components.remote.sending import REQUEST, plan_sending
+from components.remote.sending import SendRequest, plan_sending
 from components.remote.step import RemoteStep, render_step_command
 from components.remote.tools import Tool, ToolCall
 
@@ -24,8 +24,8 @@ def sender_of(step: RemoteStep, session: HostSession, sending: RemoteStep | None
     """
     planned = sending or plan_sending(step.endpoint, step.tools)
     tools: tuple[Tool, ...] = (*step.tools, *planned.reads)
-    texts = {tool.digest: tool.text.encode() for tool in tools}
-    request = read_request(REQUEST, planned.desired, "request to send tools")
+    texts = {tool.digest: tool.text for tool in tools}
+    request = read_request(SendRequest, planned.desired, "request to send tools")
     return Sender(request, session, lambda _name, it: texts[it])
 
 

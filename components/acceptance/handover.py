@@ -79,7 +79,7 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
 
 def parse_asked(text: str) -> Asked:
     """Read the stdin of the evidence step; UsageError if it is another text."""
-    return read_request(TypeAdapter(Asked), text, "question for acceptance")
+    return read_request(Asked, text, "question for acceptance")
 
 
 def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = None) -> str:

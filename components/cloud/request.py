@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
@@ -110,7 +110,7 @@ class PreflightRequest:
 
 def parse_request(kind: type[T], text: str) -> T:
     """Read a request from stdin; UsageError names the first fault."""
-    return read_request(TypeAdapter(kind), text, "cloud request")
+    return read_request(kind, text, "cloud request")
 
 
 def open_api(

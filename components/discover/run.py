@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,7 +27,7 @@ from components.hosts.scripts import discover_text
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL
 from components.remote.host_session import connect_to_host
-from components.remote.ssh import jump_hosts
+from components.remote.ssh import JumpHosts
 from components.remote.step import Endpoint, render_remote_command
 from components.update.observe import AT_ONCE, refusal_words
 
@@ -263,7 +264,7 @@ def look_at_hosts(
             what = f"{endpoint.where} answered nothing that the look knows: is it Linux?"
             return look if look.seen else DeviceError(what)
 
-        async with jump_hosts(secrets) as jumps:
+        async with aclosing(JumpHosts(secrets)) as jumps:
             return tuple(await asyncio.gather(*map(look_at, endpoints)))
 
     return asyncio.run(look_at_all())

@@ -198,12 +198,10 @@ class UpgradeGroup:
 
 def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
     """Plan the groups of all nodes; empty if Railyard does not install K3s."""
-    if spec.k3s is None or kubernetes is None:
+    cluster = refer_to(spec, kubernetes)
+    if spec.k3s is None or kubernetes is None or cluster is None:
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
-    cluster = refer_to(spec, kubernetes)
-    if cluster is None:
-        return ()
     disruption, workers = spec.disruption, fold_names(host.node for host in spec.workers)
     # Servers come first, since a kubelet may be older than its API server, but never newer. They
     # upgrade one at a time: each is a member of etcd, and two could be its majority.

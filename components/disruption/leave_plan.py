@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
 
-from pydantic import TypeAdapter
-
 from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
 from components.core.templates import fault_text, finding_of
@@ -55,12 +53,9 @@ class NodesLeave:
         return tuple(each.endpoint for each in self.cluster.servers)
 
 
-_REQUEST: Final = TypeAdapter(NodesLeave)
-
-
 def parse_leave(text: str) -> NodesLeave:
     """Parse a request; UsageError names the first fault."""
-    return read_request(_REQUEST, text, "request to drain nodes that leave")
+    return read_request(NodesLeave, text, "request to drain nodes that leave")
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,8 +281,7 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     servers = {name for name in nodes if not labels[name].keys().isdisjoint(SERVER_LABELS)}
     servers |= {*planned}
     others = sorted(servers - {host})
-    away = (name for name in others if name not in nodes or not is_ready(nodes[name]))
-    if absent := ", ".join(away):
+    if absent := ", ".join(each for each in others if not is_ready(nodes.get(each, {}))):
         words = {"absent": absent, "count": len(servers), "host": host}
         raise DeviceError(fault_text(__file__, "quorum", **words))
     if not others:
@@ -297,9 +296,9 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     return ""
 
 
-def open_node(name: str, calls: Calls, clock: Clock) -> Node | None:
-    """Return the node of a host, or None if the cluster does not have it."""
-    node = Node(name, calls, clock)
+def open_node(name: str, calls: Calls, clock: Clock, done: list[str]) -> Node | None:
+    """Return the node of a host, which adds to `done`; None if the cluster does not have it."""
+    node = Node(name, calls, clock, done)
     found = node.read()
     if found is None:
         return None

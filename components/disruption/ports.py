@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, cast
 
-from pydantic import TypeAdapter
-
 from components.core.errors import DeviceError
 from components.core.templates import fault_text
 from components.disruption.leave_plan import FIELD, NodesLeave, PortsLeave, parse_leave
@@ -44,7 +42,6 @@ from components.remote.one_run import hold_lock
 
 AT_ONCE: Final = 8
 """Nodes drained at once; each sends a request every two seconds."""
-_LEAVE: Final = TypeAdapter(PortsLeave)
 
 
 @dataclass(slots=True)
@@ -83,7 +80,7 @@ class LeaveRun(Clock):
     def _nodes(self, calls: Calls) -> list[Node]:
         found: list[Node] = []
         for name in self.request.nodes:
-            node = open_node(name, calls, self)
+            node = open_node(name, calls, self, [])
             if node is None:
                 self.passed_over[name] = "it left the cluster"
             elif not is_ready(node.read() or {}):
@@ -94,15 +91,15 @@ class LeaveRun(Clock):
 
     def _drain(self, nodes: list[Node]) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            if failed := "; ".join(filter(None, pool.map(self._drain_one, nodes))):
-                raise DeviceError(failed)
-
-    def _drain_one(self, node: Node) -> str:
-        try:
-            node.drain(self.request.drain_deadline_s)
-        except DeviceError as error:
-            return f"{node.name}: {error}"
-        return ""
+            runs = {n.name: pool.submit(n.drain, self.request.drain_deadline_s) for n in nodes}
+        failed: list[str] = []
+        for name, run in runs.items():
+            try:
+                run.result()
+            except DeviceError as error:
+                failed.append(f"{name}: {error}")
+        if failed:
+            raise DeviceError("; ".join(failed))
 
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
@@ -204,7 +201,7 @@ def _may_be_held(node: Node) -> bool:
 def run_apply_drained(text: str, environ: Mapping[str, str]) -> str:
     """Apply a switch's request after the nodes behind its ports left service."""
     asked = json.dumps(json.loads(as_json(text)).get(FIELD))
-    ports = read_request(_LEAVE, asked, "request to drain hosts behind ports")
+    ports = read_request(PortsLeave, asked, "request to drain hosts behind ports")
     run = run_on_hosts(ports.endpoints, environ)
     cluster = partial(open_cluster, ports.leave.cluster, ports.switch, run, environ)
     busy = "hosts behind the ports of another switch are out of service"

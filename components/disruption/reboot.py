@@ -112,7 +112,6 @@ class HostRun(Turn[HostReboot]):
         }
 
     def _look(self) -> Waiting:
-        """Return the waiting changes and the boot id of the host."""
         asked, by_others = self.request.settings, self.left
         if self.request.loads_firmware:
             by_others = ()
@@ -146,11 +145,10 @@ class HostRun(Turn[HostReboot]):
         self._maintain("forget-mark")
 
     def _node(self, calls: Calls | None) -> Node | None:
-        node = None if calls is None else open_node(self.request.node_name, calls, self)
+        name = self.request.node_name
+        node = None if calls is None else open_node(name, calls, self, self.done)
         if node is None:
             self.service = "it is not a node of a cluster"
-        else:
-            node.done = self.done
         return node
 
     def _boot(self, before: str) -> Waiting:

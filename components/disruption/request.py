@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
@@ -68,13 +68,10 @@ class HostReboot(NodeRequest):
     """Number of InfiniBand adapters that must work before it returns to service."""
     node: str = ""
     """Name of its node if it differs from the host's."""
-    repair: str = ""
-    """Why this runs with an unchanged plan: the note of the converge step."""
 
-    def render(self, repair: str = "") -> str:
+    def render(self) -> str:
         """Render the request, one value per line, so a preview shows the changed ones."""
-        waiting = split_lines(self.settings)[1]
-        return render_named(replace(self, repair=repair), {"settings": self.text}, waiting)
+        return render_named(self, {"settings": self.text}, split_lines(self.settings)[1])
 
     @property
     def text(self) -> str:
@@ -85,9 +82,6 @@ class HostReboot(NodeRequest):
     def node_name(self) -> str:
         """Name of its node in the cluster."""
         return self.node or self.endpoint.device
-
-
-_REQUEST: Final = TypeAdapter(HostReboot)
 
 
 def groups_file(stack: str) -> str:
@@ -113,7 +107,7 @@ def parse_request(text: str) -> HostReboot:
         members = (unfold_names(line) for line in groups)
         # Only itself if an earlier update's file lacks it.
         document["group"] = [*next((each for each in members if name in each), (name,))]
-    return read_request(_REQUEST, json.dumps(document), "request to reboot a host")
+    return read_request(HostReboot, json.dumps(document), "request to reboot a host")
 
 
 def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -189,12 +183,9 @@ class NodeUpgrade(NodeRequest):
         return self.endpoint.device
 
 
-_UPGRADE: Final = TypeAdapter(NodeUpgrade)
-
-
 def parse_upgrade(text: str) -> NodeUpgrade:
     """Parse a request, and load the texts that it refers to."""
     document = load_named(text, "install", "workers")
     if isinstance(lines := document.get("install"), dict):
         document["install"] = HostState({key: str(lines[key]) for key in lines}).render()
-    return read_request(_UPGRADE, json.dumps(document), "request to upgrade a node")
+    return read_request(NodeUpgrade, json.dumps(document), "request to upgrade a node")

@@ -53,10 +53,9 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _upgrade(self) -> None:
         calls = self._first_look()
         if calls is not None:
-            self.node = open_node(self.request.node_name, calls, self)
+            self.node = open_node(self.request.node_name, calls, self, self.done)
             if self.node is None:
                 return  # not a node yet: its install step will add it
-            self.node.done = self.done
             self.found = release_of(self.node.read() or {})
             if self._is_as_asked(self.node.read() or {}):
                 if self.node.held:
@@ -106,10 +105,10 @@ class UpgradeRun(Turn[NodeUpgrade]):
         body: Body = {}
         for _ in self.tries(READY_DEADLINE_S):
             calls = self._patient_cluster(READY_DEADLINE_S)
-            node = open_node(self.request.node_name, calls, self) if calls else None
+            name = self.request.node_name
+            node = open_node(name, calls, self, self.done) if calls else None
             body = node.read() or {} if node else {}
             if node is not None and is_ready(body) and self._is_as_asked(body):
-                node.done = self.done
                 return node
         state = "Ready" if is_ready(body) else "not Ready"
         kubelet = site_arguments(kubelet_arguments_of(body)) or "no arguments of ours"

@@ -15,8 +15,6 @@ from itertools import chain
 from textwrap import shorten
 from typing import Final, Literal
 
-from pydantic import TypeAdapter
-
 from components.core.errors import DeviceError, UsageError
 from components.core.templates import fault_text
 from components.fabric import edit as edits
@@ -52,7 +50,6 @@ Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 """Which of some ports change together, one group after the other."""
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
 """The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
-_STATE = TypeAdapter(SwitchState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +82,14 @@ class SwitchRequest:
     """The judge of a plain exec: see `components/fabric/targets.py`."""
 
 
-_REQUEST = TypeAdapter(SwitchRequest)
-
-
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
     """Read a request; its baseline may come through the environment, which previews do not show."""
-    request = read_request(_REQUEST, text, "switch request")
+    request = read_request(SwitchRequest, text, "switch request")
     recorded = environ.get(BASELINE_VARIABLE)
     if request.baseline is not None or not recorded:
         return request
     known = json.dumps(read_baseline(recorded))
-    return replace(request, baseline=read_request(_STATE, known, "switch request"))
+    return replace(request, baseline=read_request(SwitchState, known, "switch request"))
 
 
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:

@@ -14,8 +14,6 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal, get_args
 
-from pydantic import TypeAdapter
-
 from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
@@ -82,12 +80,9 @@ class RebootRequest:
         return (self.endpoint, *(guest.endpoint for guest in self.guests))
 
 
-_REQUEST: Final = TypeAdapter(RebootRequest)
-
-
 def parse_request(text: str) -> RebootRequest:
     """Read a request; UsageError names the first fault."""
-    return read_request(_REQUEST, text, "reboot request")
+    return read_request(RebootRequest, text, "reboot request")
 
 
 @cache

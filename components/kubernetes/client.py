@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 import yaml
-from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.core.limits import LOG_BYTES, Deadline, end_within, read_all, timed
@@ -203,9 +202,6 @@ class LeaveRequest:
         return render_lines(to_json(self))
 
 
-_REQUEST: Final = TypeAdapter(LeaveRequest)
-
-
 def run_keep_cluster(text: str, environ: Mapping[str, str]) -> str:
     """Do nothing: the step matters only when it is deleted."""
     del text, environ
@@ -214,7 +210,7 @@ def run_keep_cluster(text: str, environ: Mapping[str, str]) -> str:
 
 def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
     """Allow the deletion of objects if their API answers, or if the user drops them."""
-    request = read_request(_REQUEST, text, "request to leave a cluster")
+    request = read_request(LeaveRequest, text, "request to leave a cluster")
     if environ.get(DROP) == "true":
         return "{}"
     try:

@@ -41,11 +41,9 @@ from components.pod_network.networks import function_plugin_config, shared_plugi
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
 from components.pod_network.rails import ib_rails
 
-GPU_NAMESPACE: Final = "gpu-operator"
-PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
 NAMESPACES: Final = {
-    "nvidia-device-plugin": PLUGIN_NAMESPACE,
-    "gpu-operator": GPU_NAMESPACE,
+    "nvidia-device-plugin": "nvidia-device-plugin",
+    "gpu-operator": "gpu-operator",
     "network-operator": NETWORK_NAMESPACE,
 }
 """Helm release to its namespace."""

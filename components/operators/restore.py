@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import TypeAdapter
-
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
 from components.core.templates import fault_text
@@ -51,9 +49,6 @@ class RestoreRequest:
         return render_lines(to_json(self))
 
 
-_REQUEST: Final = TypeAdapter(RestoreRequest)
-
-
 def restore_step_name(release: str) -> str:
     """The step that restores the objects of a release: it exists from the first repair on."""
     return f"{release}-restore"
@@ -61,7 +56,7 @@ def restore_step_name(release: str) -> str:
 
 def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
     """Restore the objects that differ, and print them as a line of JSON."""
-    request = read_request(_REQUEST, text, "request to restore a release")
+    request = read_request(RestoreRequest, text, "request to restore a release")
     kubeconfig = fetch_kubeconfig(request.cluster, secrets_from(environ))
     ref = ReleaseRef(request.release, request.namespace)
     changed = [] if kubeconfig is None else restore_release(KubernetesCalls(kubeconfig), ref)
@@ -71,13 +66,10 @@ def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
 def restore_release(
     calls: Calls, ref: ReleaseRef, clock: Callable[[], float] = time.monotonic
 ) -> list[Key]:
-    """Make missing objects, and patch different ones; definitions first.
-
-    Returns the changed objects; none if the release itself is gone, which the engine makes again.
-    """
+    """Make missing objects and patch different ones, definitions first; return the changed ones."""
     look = read_release(Reader(calls), ref)
     if look.release is None:
-        return []
+        return []  # the engine makes it again
     names = {name_of(body) for body in look.release.definitions}
     made = [
         _put(calls, Reader(calls), key, want, live)

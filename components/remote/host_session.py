@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Final
@@ -47,8 +47,7 @@ class HostSession:
     ) -> HostAnswer:
         """Run one command in the login shell; the limit in bytes is for stdout and for stderr.
 
-        Raises: UnreachableError: late, or the answer was cut off. DeviceError: sudo refuses, or
-        would have to take a file as its stdin.
+        Raises: UnreachableError: late, or the answer was cut off. DeviceError: sudo refuses.
         """
         try:
             async with asyncio.timeout(deadline_s):
@@ -95,12 +94,9 @@ async def connect_to_host(
     jumps: ssh.JumpHosts | None = None,
     deadline_s: float = ssh.CONNECT_DEADLINE_S,
 ) -> AsyncGenerator[HostSession]:
-    """Log in to a host with a pinned key, by default over its own connections to jump hosts.
-
-    Errors as of `ssh.login`.
-    """
+    """Log in to a host, by default over its own jump connections; errors as of `ssh.login`."""
     within_s = min(ssh.CONNECT_DEADLINE_S, deadline_s)
-    async with ssh.jump_hosts(secrets) as own:
+    async with aclosing(ssh.JumpHosts(secrets)) as own:
         through = await (jumps or own).through(endpoint.jump)
         connection = await ssh.login(endpoint, secrets, through, within_s)
         try:
@@ -142,14 +138,11 @@ async def connect_patiently(
     stack: AsyncExitStack, endpoint: step.Endpoint, secrets: Mapping[str, str]
 ) -> HostSession:
     """Log in as `connect_to_host` does, up to `ATTEMPTS` times; the stack ends the session."""
-    for attempt in range(ATTEMPTS):
-        try:
+    for _ in range(ATTEMPTS - 1):
+        with suppress(UnreachableError):
             return await stack.enter_async_context(connect_to_host(endpoint, secrets))
-        except UnreachableError:
-            if attempt == ATTEMPTS - 1:
-                raise
         await asyncio.sleep(PAUSE_S)
-    raise AssertionError("the last attempt returns or raises")
+    return await stack.enter_async_context(connect_to_host(endpoint, secrets))
 
 
 Run = Callable[[step.Endpoint, str, str, float], HostAnswer]

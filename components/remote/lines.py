@@ -121,10 +121,10 @@ def as_json(text: str) -> str:
         return text
 
 
-def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
+def read_request(kind: type[_Request], text: str, what: str) -> _Request:
     """Parse and validate a request; UsageError names its first fault."""
     try:
-        return adapter.validate_json(as_json(text))
+        return TypeAdapter(kind).validate_json(as_json(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the text"

@@ -100,7 +100,13 @@ async def client_options(
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
     """Yield a login's options, with its agent open; HostKeyError or DeviceError for wrong keys."""
     # This is a key, not a line of known_hosts, where the form of an address depends on the port.
-    pinned = _pinned_key(endpoint)
+    if not endpoint.host_key.strip():
+        raise HostKeyError(f"{endpoint.where}: no host key is pinned; without it nothing connects")
+    try:
+        pinned = asyncssh.import_public_key(endpoint.host_key)
+    except ValueError as error:
+        text = fault_text(__file__, "no-public-key", endpoint=endpoint, error=error)
+        raise HostKeyError(text) from error
     none: list[asyncssh.SSHKey] = []
     old = endpoint.legacy_algorithms
     signed_by_rsa = (*RSA_SHA2, SSH_RSA) if old else RSA_SHA2
@@ -113,16 +119,6 @@ async def client_options(
             encryption_algs=_OLD_CIPHERS if old else FAST_CIPHERS,
             config=None, agent_path=None, client_factory=lambda: client,
         )  # fmt: skip
-
-
-def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
-    if not endpoint.host_key.strip():
-        raise HostKeyError(f"{endpoint.where}: no host key is pinned; without it nothing connects")
-    try:
-        return asyncssh.import_public_key(endpoint.host_key)
-    except ValueError as error:
-        text = fault_text(__file__, "no-public-key", endpoint=endpoint, error=error)
-        raise HostKeyError(text) from error
 
 
 @asynccontextmanager
@@ -181,10 +177,7 @@ def asking(command: str) -> tuple[str, str, str]:
 async def start_sudo(
     connection: asyncssh.SSHClientConnection, endpoint: Endpoint, command: str, password: str
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
-    """Start a command as root: the process, and its stderr so far without words of sudo.
-
-    DeviceError: sudo refuses the password.
-    """
+    """Return a command's process as root, and its stderr so far; DeviceError: sudo refuses."""
     line, prompt, ready = asking(command)
     process = await connection.create_process(line)
     heard, asked = "", False

@@ -42,29 +42,28 @@ class Sender:
 
     request: sending.SendRequest
     session: HostSession
-    load: Callable[[str, str], bytes] = tools.load_tool
+    load: Callable[[str, str], str] = tools.load_tool
     folder: str = tools.TOOLS_FOLDER
-    sent: list[str] = field(default_factory=list[str])
 
     async def send(self) -> Evidence:
         """Send what is missing; DeviceError: not stored there; UsageError: not here."""
         if (place := self.request.place) is not None:
-            tool = tools.make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
+            tool = tools.make_tool("hypervisor", self.load("hypervisor", place.digest))
             call, deadline_s = tools.ToolCall(tool, "place"), sending.SEND_DEADLINE_S
             command = step.render_sent_call(call, deadline_s, ash=True)
             answer = await self.session.run(command, stdin=place.stdin, deadline_s=deadline_s)
             self._demand(answer)
             self.folder = answer.stdout.strip()
-        digests = tuple(self.request.tools.values())
+        digests, sent = tuple(self.request.tools.values()), list[str]()
         lacking = await self._run("settle", digests)
         for name, digest in self.request.tools.items():
             if digest in lacking:
-                await self._run("put", (digest,), self.load(name, digest).decode())
-                self.sent.append(name)
+                await self._run("put", (digest,), self.load(name, digest))
+                sent.append(name)
         if lacking and (left := await self._run("settle", digests)):
             where = self.request.endpoint.where
             raise DeviceError(f"{where}: sent, and not there: {', '.join(sorted(left))}")
-        return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
+        return {"sent": sent, "there": sorted({*self.request.tools} - {*sent})}
 
     async def remove(self) -> Evidence:
         """Remove this step's mark, and every tool without one; this needs no tool's text."""
@@ -161,14 +160,14 @@ async def _of_files(
 
 
 def _sender(stdin: str, session: HostSession) -> Sender:
-    return Sender(read_request(sending.REQUEST, stdin, "request to send tools"), session)
+    return Sender(read_request(sending.SendRequest, stdin, "request to send tools"), session)
 
 
 _WORK: Final[Mapping[str, _Work]] = {
     "tools": lambda _, stdin, session: _sender(stdin, session).send(),
     "remove-tools": lambda _, stdin, session: _sender(stdin, session).remove(),
     "files": lambda _, stdin, session: send(
-        read_request(sending.FILES_REQUEST, stdin, "request to send files"), session
+        read_request(sending.FilesRequest, stdin, "request to send files"), session
     ),
     "remove-files": lambda on, _, session: remove(sending.FilesRequest(on, {}), session),
 }

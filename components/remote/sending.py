@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
-from pydantic import TypeAdapter
-
 from components.core.plain_text import one_line
-from components.core.to_json import OMIT_EMPTY
+from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import parse_lines, render_lines
 from components.remote.step import (
     REPAIR_LINE,
@@ -58,7 +56,6 @@ class SendRequest:
     endpoint: Endpoint
     tools: Mapping[str, str]
     """Name to digest; the project has the texts (`tools.FOLDER`)."""
-    repair: str = ""
     place: Place | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
@@ -67,20 +64,17 @@ class SendRequest:
         return f"{self.endpoint.device}{TOOLS_SUFFIX}"
 
 
-REQUEST: Final = TypeAdapter(SendRequest)
-
-
 def plan_sending(
     endpoint: Endpoint, tools: Iterable[Tool], place: tuple[ToolCall, str] | None = None
 ) -> RemoteStep:
     """Plan the step that sends tools to one host; on ESXi, `place` prints their folder."""
     all_tools = distinct(tools)
-    parts = {"place": {"digest": place[0].tool.digest, "stdin": place[1]}} if place else {}
     digests = {tool.name: tool.digest for tool in all_tools}
-    request = render_request(endpoint, tools=digests, repair="", **parts)
-    name, undo = f"{endpoint.device}{TOOLS_SUFFIX}", "device remove-tools"
-    step = RemoteStep(name, endpoint, "device", request, "device tools", SEND_DEADLINE_S, undo)
-    return replace(step, reads=all_tools)
+    sent = SendRequest(endpoint, digests, place=place and Place(place[0].tool.digest, place[1]))
+    return RemoteStep(
+        sent.step, endpoint, "device", render_lines(to_json(sent)), "device tools",
+        SEND_DEADLINE_S, "device remove-tools", reads=all_tools,
+    )  # fmt: skip
 
 
 def with_repair(desired: str, note: str) -> str:
@@ -113,17 +107,13 @@ class FilesRequest:
     endpoint: Endpoint
     files: Mapping[str, str]
     """SHA-256 to the file's name on the host."""
-    repair: str = ""
-
-
-FILES_REQUEST: Final = TypeAdapter(FilesRequest)
 
 
 def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | None:
     """Plan the step that sends files to a host; None without files."""
     if not files:
         return None
-    request = render_request(endpoint, files=dict(sorted(files.items())), repair="")
+    request = render_request(endpoint, files=dict(sorted(files.items())))
     name, undo = f"{endpoint.device}{FILES_SUFFIX}", "device remove-files"
     deadline_s = FILES_DEADLINE_S * len(files)
     return RemoteStep(name, endpoint, "device", request, "device files", deadline_s, undo)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import re
 import warnings
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -106,9 +104,8 @@ def _changed_key(endpoint: Endpoint, presented: str) -> str:
 
 
 def _fingerprint(key_line: str) -> str:
-    kind, _, rest = key_line.strip().partition(" ")
-    digest = hashlib.sha256(base64.b64decode(rest.split()[0])).digest()
-    return f"{kind} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+    key = asyncssh.import_public_key(key_line)
+    return f"{key.get_algorithm()} {key.get_fingerprint()}"
 
 
 def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
@@ -188,8 +185,8 @@ class JumpHosts:
         before = await self.through(hops[:-1], secrets)
         return await login(hops[-1], secrets, before, CONNECT_DEADLINE_S)
 
-    async def close(self) -> None:
-        """Close all connections, the inner ones first."""
+    async def aclose(self) -> None:
+        """Close all connections, the inner ones first, as `aclosing` of Python does at an end."""
         tasks = list(self._open.values())[::-1]
         self._open.clear()
         for task in tasks:
@@ -232,13 +229,3 @@ async def end(connection: asyncssh.SSHClientConnection) -> None:
             await connection.wait_closed()
     except (TimeoutError, OSError, asyncssh.Error):
         connection.abort()
-
-
-@asynccontextmanager
-async def jump_hosts(secrets: Mapping[str, str]) -> AsyncGenerator[JumpHosts]:
-    """Yield the jump hosts of one run, and close them at its end."""
-    hosts = JumpHosts(secrets)
-    try:
-        yield hosts
-    finally:
-        await hosts.close()

@@ -234,10 +234,7 @@ def railyard_program() -> str:
 
 
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
-    """Return the text of a step's SSH exec, or of its local `railyard` call.
-
-    A step with an undo keeps its tool on the target until the undo has run.
-    """
+    """Return the line that a step runs; its tool stays on the target until its undo has run."""
     if isinstance(call, str):
         if step.dialect != "device":
             raise Bug(f"step {step.name}: a host runs a verb of a tool, never a text")

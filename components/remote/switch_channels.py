@@ -113,7 +113,7 @@ class _Background:
         self._loop.call_soon_threadsafe(work)
 
     async def _wind_up(self) -> None:
-        await self.jumps.close()
+        await self.jumps.aclose()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()

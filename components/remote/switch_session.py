@@ -108,10 +108,8 @@ class SwitchSession(switch_channels.DeviceSession):
         """Send one line and return its output, without echo, prompt and escapes.
 
         Each line extends the deadline a little, since a large switch needs more lines. On systems
-        with exit statuses, a status other than 0 is at the end as `[status N]`.
-
-        Raises:
-            UnreachableError: The session ended, or the deadline passed, before the prompt.
+        with exit statuses, a status other than 0 is at the end as `[status N]`. UnreachableError:
+        the session ended, or the deadline passed, before the prompt.
         """
         self.sent += 1
         self.ends_at_s += self._command_s

@@ -119,16 +119,13 @@ def keep_tools(tools: Iterable[Tool]) -> None:
                 path.unlink()
 
 
-def keep_text(text: str) -> str:
+def keep_text(text: str) -> None:
     """Write a part of a request that several steps repeat, as `keep_tools` does."""
-    digest = digest_of(text)
-    path = FOLDER / digest
-    if path.is_file() and _digest(path.read_bytes()) == digest:
-        with suppress(OSError):  # an unchanged text in another user's folder is enough
-            os.utime(path)
-        return digest
-    _write(path, text)
-    return digest
+    path = FOLDER / digest_of(text)
+    if not path.is_file() or _digest(path.read_bytes()) != path.name:
+        _write(path, text)
+    with suppress(OSError):  # an unchanged text in another user's folder is enough
+        os.utime(path)
 
 
 def keep_current(name: str, text: str) -> None:
@@ -163,29 +160,22 @@ def digest_of(text: str) -> str:
     return _digest(text.encode())
 
 
-def load_tool(name: str, digest: str) -> bytes:
+def load_tool(name: str, digest: str) -> str:
     """Return the text of a tool; UsageError if another Railyard version made the state."""
-    text = _load(digest)
-    if text is None:
-        raise UsageError(fault_text(__file__, "unknown-tool", name=name, digest=digest))
-    return text
+    return _load("unknown-tool", name, digest)
 
 
 def load_text(what: str, digest: str) -> str:
     """Return a text that `keep_text` stored; UsageError, naming it `what`, if it is missing."""
-    text = _load(digest)
-    if text is None:
-        words = {"what": what, "digest": digest, "path": FOLDER / digest}
-        raise UsageError(fault_text(__file__, "text-altered", **words))
-    return text.decode()
+    return _load("text-altered", what, digest)
 
 
-def _load(digest: str) -> bytes | None:
-    try:
-        text = (FOLDER / digest).read_bytes()
-    except OSError:
-        return None
-    return text if _digest(text) == digest else None
+def _load(row: str, what: str, digest: str) -> str:
+    path = FOLDER / digest
+    with suppress(OSError):
+        if _digest(text := path.read_bytes()) == digest:
+            return text.decode()
+    raise UsageError(fault_text(__file__, row, what=what, digest=digest, path=path))
 
 
 def _digest(text: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +24,7 @@ from components.kubernetes.live.look import ClusterLook, look_at_cluster
 from components.plan.make import ClusterPlan
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host, look_with
 from components.remote.sending import TOOL_LACKS
-from components.remote.ssh import JumpHosts, jump_hosts
+from components.remote.ssh import JumpHosts
 from components.remote.step import Endpoint
 from components.update.cluster import asked_of_cluster
 from components.update.seen import Facts, Seen
@@ -93,7 +94,7 @@ async def _observe_all(
             look = _Look(watched, asked_of_step(watched, applied), plan.look_s)
             by_host.setdefault(end, []).append(look)
     slots = asyncio.Semaphore(AT_ONCE)
-    async with jump_hosts(secrets) as jumps:
+    async with aclosing(JumpHosts(secrets)) as jumps:
         hosts = [_host(end, own, secrets, jumps, slots, how.beside) for end, own in by_host.items()]
         facts, found, cluster = await asyncio.gather(
             asyncio.gather(*switches), asyncio.gather(*hosts), asyncio.to_thread(read_cluster)

@@ -13,7 +13,7 @@ from components.core.errors import DeviceError, UsageError
 from components.disruption import reboot
 from components.disruption.reboot import reboot_host, run_reboot_hosts
 from components.disruption.request import HostReboot, groups_file, groups_text, parse_request
-from components.remote.sending import render_parts
+from components.remote.sending import render_parts, with_repair
 from components.remote.tools import keep_current, keep_text
 from tests.disruption.played import groups_of, request_of
 from tests.golden.site import load_example
@@ -33,7 +33,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_request_comes_back_as_it_was(kept: Path) -> None:
     assert kept.is_dir()
     assert parse_request(REQUEST.render()) == REQUEST
-    assert parse_request(REQUEST.render("1: vfs is 0")) == replace(REQUEST, repair="1: vfs is 0")
+    assert parse_request(with_repair(REQUEST.render(), "1: vfs is 0")) == REQUEST
 
 
 def test_settings_that_wait_for_an_instance_are_in_the_request_itself(kept: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.remote.host_session import HostAnswer, connect_to_host, run_on_host
 from components.remote.send import run_steps
-from components.remote.ssh import jump_hosts
+from components.remote.ssh import JumpHosts
 from components.remote.step import (
     Endpoint,
     env_name,
@@ -186,7 +186,7 @@ def test_many_hosts_behind_a_jump_host_take_one_login_there(site: Site) -> None:
     ]
 
     async def look() -> list[str]:
-        async with jump_hosts(SECRETS) as jumps:
+        async with aclosing(JumpHosts(SECRETS)) as jumps:
 
             async def one(endpoint: Endpoint) -> str:
                 async with connect_to_host(endpoint, SECRETS, jumps=jumps) as session:

@@ -18,9 +18,9 @@ import pytest
 
 from components.core.errors import DeviceError, UsageError
 from components.remote.host_session import HostAnswer, HostSession
-from components.remote.lines import as_json
+from components.remote.lines import read_request
 from components.remote.send import Sender
-from components.remote.sending import REQUEST, missing_note, plan_sending, with_repair
+from components.remote.sending import SendRequest, missing_note, plan_sending, with_repair
 from components.remote.step import Endpoint
 from components.remote.tools import Tool, keep_tools, load_tool, make_tool
 
@@ -72,8 +72,9 @@ class LocalSession:
         return HostAnswer(done.stdout, done.stderr, done.returncode)
 
     def sender(self, *tools: Tool) -> Sender:
-        request = REQUEST.validate_json(as_json(plan_sending(ENDPOINT, tools).desired))
-        texts = {tool.digest: tool.text.encode() for tool in tools}
+        desired = plan_sending(ENDPOINT, tools).desired
+        request = read_request(SendRequest, desired, "request to send tools")
+        texts = {tool.digest: tool.text for tool in tools}
         session = cast("HostSession", self)
         return Sender(request, session, lambda _name, it: texts[it], str(self.tools))
 
@@ -215,7 +216,7 @@ def test_the_text_lies_beside_the_program_under_its_digest(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     keep_tools((TOOL, NAMES))
-    assert load_tool("host", TOOL.digest) == TOOL.text.encode()
+    assert load_tool("host", TOOL.digest) == TOOL.text
     (tmp_path / ".railyard/tools" / TOOL.digest).write_text("altered")
     with pytest.raises(UsageError) as unknown:
         load_tool("host", TOOL.digest)
@@ -224,7 +225,7 @@ def test_the_text_lies_beside_the_program_under_its_digest(
     assert "Nothing was changed" in words
     assert "pulumi up" in words
     keep_tools((TOOL,))
-    assert load_tool("host", TOOL.digest) == TOOL.text.encode()
+    assert load_tool("host", TOOL.digest) == TOOL.text
 
 
 def test_a_lost_tool_is_a_repair_and_a_new_version_is_none() -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from components.remote.tools import FOLDER, UNUSED_DAYS, keep_text, keep_tools, load_text, make_tool
+from components.remote.tools import (
+    FOLDER,
+    UNUSED_DAYS,
+    digest_of,
+    keep_text,
+    keep_tools,
+    load_text,
+    make_tool,
+)
 
 TOOL = make_tool("host", "echo this version\n")
 OLD = "echo an old version\n"
@@ -28,7 +36,8 @@ def age(digest: str, days: int) -> Path:
 
 
 def test_text_that_no_run_named_for_long_is_taken_away() -> None:
-    old = keep_text(OLD)
+    keep_text(OLD)
+    old = digest_of(OLD)
     path = age(old, UNUSED_DAYS + 1)
 
     keep_tools([TOOL])
@@ -38,7 +47,8 @@ def test_text_that_no_run_named_for_long_is_taken_away() -> None:
 
 
 def test_text_of_a_stack_that_was_updated_since_stays() -> None:
-    old = keep_text(OLD)
+    keep_text(OLD)
+    old = digest_of(OLD)
     age(old, UNUSED_DAYS - 1)
 
     keep_tools([TOOL])
@@ -47,7 +57,8 @@ def test_text_of_a_stack_that_was_updated_since_stays() -> None:
 
 
 def test_run_that_names_an_old_text_keeps_it() -> None:
-    old = keep_text(OLD)
+    keep_text(OLD)
+    old = digest_of(OLD)
     age(old, UNUSED_DAYS + 1)
     keep_text(OLD)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import yaml
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
@@ -140,12 +140,9 @@ class Request:
         return render_lines(to_json(self))
 
 
-_REQUEST: Final = TypeAdapter(Request)
-
-
 def parse_request(text: str) -> Request:
     """Read a request; UsageError names the first fault."""
-    return read_request(_REQUEST, text, "request to run kubespray")
+    return read_request(Request, text, "request to run kubespray")
 
 
 def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
