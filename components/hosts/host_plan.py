@@ -216,11 +216,6 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
     return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in by_name))
 
 
-def desired_state(spec: ClusterSpec, host: Host) -> HostState:
-    """All wanted settings of one host."""
-    return with_boot_unit(host_settings(spec, host, host_names(spec).get(host.name)))
-
-
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
     """The settings of all topics for one host with its `host_names`, without the boot unit."""
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)

@@ -6,7 +6,7 @@ Both come from the observed and the planned state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from components.core.difference import Effect
@@ -35,9 +35,8 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
     found: list[str] = []
     for plan in plans:
         seen = facts.get(plan.name)
-        pending: tuple[software.PendingBoot, ...] = ()
-        if isinstance(seen, HostState):
-            pending = software.pending_firmware(seen, plan.desired)
+        is_seen = isinstance(seen, HostState)
+        pending = software.pending_firmware(seen, plan.desired) if is_seen else ()
         lines = [f"{plan.name}: firmware of its cards"]
         for pci in dict.fromkeys(each.pci for each in pending):
             own = [each for each in pending if each.pci == pci]
@@ -101,48 +100,33 @@ def hosts_refused(
                 words = {"uid": uid, "owner": owner, "user": user}
                 found.append(finding_of(__file__, "foreign-uid", device=plan.name, **words))
         for port in (*host.nics, *host.hca_sriov):
-            found += _Card(plan, seen, port.pci).reasons(passed_through=bool(spec.hypervisors))
+            found += _card_faults(plan, seen, port.pci, passed_through=bool(spec.hypervisors))
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
-    plan: HostPlan
-    seen: HostState
-    pci: str
-
-    def both(self, setting: str) -> tuple[str, str]:
-        """The wanted and the observed value."""
-        key = f"nic.{self.pci}.{setting}"
-        return self.plan.desired.values.get(key, ""), self.seen.values.get(key, "")
-
-    def fault(self, row: str, **words: str) -> Finding:
-        """A refusal of this card, in the words of a row."""
-        return finding_of(__file__, row, device=self.plan.name, pci=self.pci, **words)
-
-    def reasons(self, *, passed_through: bool) -> Iterator[Finding]:
-        """Each fault; another card has only that one."""
-        model, there = self.both("model")
-        if "absent" in {there, self.both("vfs")[1]}:
-            if not passed_through:
-                yield self.fault("absent-card", fix=OWN_CARDS)
-        elif there == "unknown":
-            yield self.fault("unknown-card", model=model, fix=OWN_CARDS)
-        elif there and there not in software.NOT_THERE and there != model:
-            yield self.fault("other-card", there=there, model=model)
-        else:
-            yield from self.firmware(model)
-
-    def firmware(self, model: str) -> Iterator[Finding]:
-        """An old firmware, and one that offers too few VFs."""
-        floor, runs = self.both("fw_floor")
+def _card_faults(
+    plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool
+) -> Iterator[Finding]:
+    """The faults of a card; another card has only that one."""
+    fault = partial(finding_of, __file__, device=plan.name, pci=pci)
+    keys = ("model", "vfs", "fw_floor", "fw_num_of_vfs", "fw_vfs_offered")
+    want = {key: plan.desired.values.get(f"nic.{pci}.{key}", "") for key in keys}
+    has = {key: seen.values.get(f"nic.{pci}.{key}", "") for key in keys}
+    model, there = want["model"], has["model"]
+    if "absent" in {there, has["vfs"]}:
+        if not passed_through:
+            yield fault("absent-card", fix=OWN_CARDS)
+    elif there == "unknown":
+        yield fault("unknown-card", model=model, fix=OWN_CARDS)
+    elif there and there not in software.NOT_THERE and there != model:
+        yield fault("other-card", there=there, model=model)
+    else:
+        floor, runs = want["fw_floor"], has["fw_floor"]
         if floor and runs and runs != floor and runs not in software.NOT_THERE:
-            yield self.fault("old-firmware", model=model, runs=runs, floor=floor)
-        managed, wanted = self.both("fw_num_of_vfs")[0], self.both("vfs")[0]
-        offered = self.both("fw_vfs_offered")[1]
-        if managed or not (wanted.isdigit() and offered.isdigit()) or int(wanted) <= int(offered):
-            return
-        yield self.fault("few-vfs", asked=wanted, offered=offered)
+            yield fault("old-firmware", model=model, runs=runs, floor=floor)
+        asked, offered = "" if want["fw_num_of_vfs"] else want["vfs"], has["fw_vfs_offered"]
+        if asked.isdigit() and offered.isdigit() and int(asked) > int(offered):
+            yield fault("few-vfs", asked=asked, offered=offered)
 
 
 def _fault(device: str, cause: str, actual: str, wanted: str, pci: str = "") -> Finding:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from components.hosts.host_plan import desired_state
 from components.model.cards import DriverPackage
 from components.model.hosts import HostGroup
 from tests.golden.site import load_example
+from tests.hosts.host_text import desired_state
 
 OFED = DriverPackage(
     kind="mlnx_ofed", version="24.10-1.1.4.0", source="/opt/ofed.tgz", sha256="0" * 64

@@ -9,7 +9,6 @@ from components.checks.kernel import (
     check_hugepages,
     check_sysctl_conflict,
 )
-from components.hosts.host_plan import desired_state
 from components.hosts.keys.ask import find_row
 from components.hosts.scripts import boot_unit_text
 from components.hosts.settings import kernel_settings, routing_settings
@@ -18,6 +17,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostGroup
 from components.model.kernel import KernelSettings
 from tests.golden.site import changed_spec, load_example
+from tests.hosts.host_text import desired_state
 
 
 @pytest.fixture

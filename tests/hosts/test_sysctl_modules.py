@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.host_plan import desired_state
 from components.model.kernel import KernelSettings
 from tests.golden.site import changed_spec, load_example
 from tests.hosts.folder_host import FolderHost, folder_host
+from tests.hosts.host_text import desired_state
 
 MODPROBE = """
 case $1 in -r) rm -rf $F/sys/module/$2 ;; *) mkdir -p $F/sys/module/$1 ;; esac"""
