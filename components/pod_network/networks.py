@@ -311,10 +311,7 @@ def _ib_devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
 def rail_chains(
     spec: ClusterSpec, *, jobs: bool = True
 ) -> Iterator[tuple[AnyRail, str, list[Addresses]]]:
-    """Each attachment of SR-IOV: its rail, its name, and its plugins.
-
-    They are those of jobs, unless the cluster has them (`jobs`), and those of the probes' servers.
-    """
+    """Rail, name and plugins of each SR-IOV attachment: of probes' servers and, if asked, jobs."""
     fabric = spec.infiniband
     partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
     for rail in ib_rails(spec) if jobs and spec.rdma.transport == "infiniband" else ():
@@ -410,10 +407,7 @@ def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
 
 
 def sriov_network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]) -> Body:
-    """A network from which the operator makes an attachment.
-
-    It writes the first plugin from the network's fields, and adds the others.
-    """
+    """A network: the operator writes the first plugin from its fields, and adds the others."""
     main, *others = chain
     if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
         others.append({"type": "rdma"})

@@ -69,46 +69,38 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     """Plan the pod network; without Kubernetes it is empty.
 
     It is also empty if the network operator's policy publishes the HCAs: then a pod gets them
-    without an interface or an address.
+    without an interface or an address. Else each pod gets its own devices, or a share of all. Whole
+    HCAs need no attachment, nor do shared cards without an interface.
     """
+    mode, way = spec.pod_network.mode, owners.way_of(spec)
     if spec.kubernetes is None:
         return PodNetworkPlan(())
-    if cell := refused(spec, owners.way_of(spec)):
+    if cell := refused(spec, way):
         raise SpecError(f"{cell.why}. {cell.instead[:1].upper()}{cell.instead[1:]}")
-    if owners.way_of(spec) == "host_device" and spec.operators.network is not None:
+    if way == "host_device" and spec.operators.network is not None:
         return PodNetworkPlan(())
+    config, plugin = _device_plugin(spec, shared=mode == "rdma_shared")
+    groups = [config, plugin]
+    if way == "host_device":
+        groups = [*_cni_check(spec), *groups, []]
+    elif way not in {"host", "none"}:
+        by_operator = mode == "sriov" and owners.vfs_by_operator(spec)
+        policies = networks.node_policies(spec) if by_operator else []
+        # The attachments take addresses from the pools.
+        pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
+        attachments = [*pools, *link_pools(spec), *_networks(spec)]
+        programs = [*_attachers(spec), *plugin, *policies]
+        groups = [*_cni_check(spec), [*_attaching(spec), *config], programs, attachments]
     login = manifest.login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
     first = int(bool(login) and owners.cni_check_image(spec) is not None)  # whose pods pull at once
     return PodNetworkPlan(
         login
         + tuple(
             manifest.make_manifest(owner, manifest.pulling(spec, body), number)
-            for number, group in enumerate(_groups(spec), first)
+            for number, group in enumerate(groups, first)
             for owner, body in group
         )
     )
-
-
-def _groups(spec: ClusterSpec) -> tuple[_Group, ...]:
-    """The device plugin and the attachments in their order.
-
-    Each pod gets its own devices, or a share of all. Whole HCAs need no attachment, nor do shared
-    cards without an interface.
-    """
-    mode = spec.pod_network.mode
-    config, plugin = _device_plugin(spec, shared=mode == "rdma_shared")
-    if owners.way_of(spec) in {"host", "none"}:
-        return config, plugin
-    if mode == "host_device":
-        return *_cni_check(spec), config, plugin, []
-    policies = (
-        networks.node_policies(spec) if mode == "sriov" and owners.vfs_by_operator(spec) else []
-    )
-    daemon_sets = [*_attachers(spec), *plugin, *policies]
-    # The attachments take addresses from the pools.
-    pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
-    attachments = [*pools, *link_pools(spec), *_networks(spec)]
-    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, attachments
 
 
 def _device_plugin(spec: ClusterSpec, *, shared: bool) -> tuple[_Group, _Group]:

@@ -41,10 +41,6 @@ class Kept:
         ends = sorted((self.first, self.last))
         return tuple(str(each) for each in summarize_address_range(*ends))
 
-    def is_in(self, network: IPv4Network) -> bool:
-        """Whether some of the addresses are in a network."""
-        return self.first <= network[-1] and network[0] <= self.last
-
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -109,7 +105,8 @@ def _pool(
     own = cards.get((alike[0].name, subnet.leaf), ())
     single = (probes.pop(rail.name), *probes.values(), *gateway, *own)
     listed = (kept for each in alike for kept in written_exclusions(spec, each.name))
-    written = (kept for kept in listed if kept.is_in(subnet.network))
+    begin, end = subnet.network[0], subnet.network[-1]
+    written = (kept for kept in listed if kept.first <= end and begin <= kept.last)
     return Pool(
         rail=rail.name,
         leaf=subnet.leaf,
