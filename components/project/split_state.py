@@ -93,8 +93,13 @@ def join_states(states: Mapping[str, State], stack: str, drop: Collection[str] =
                 outputs = cast("Record", record.get("outputs") or {})
                 known["outputs"] = {key: outputs[key] for key in outputs if key not in drop}
     # The engine demands that each record follows those that it needs.
-    needs = {urn: [each for each in _needs(merged[urn]) if each in merged] for urn in merged}
-    return _with(last, (merged[urn] for urn in TopologicalSorter(needs).static_order()))
+    order = TopologicalSorter[str]()
+    for urn, record in merged.items():
+        needs = [record.get(key) or "" for key in ("parent", *_SINGLE)]
+        needs.append(str(record.get("provider") or "").rpartition("::")[0])
+        needs += (each for edges, key in _edges(record) for each in edges[key] or ())
+        order.add(urn, *(each for each in needs if each in merged))
+    return _with(last, (merged[urn] for urn in order.static_order()))
 
 
 def _with(state: State, records: Iterable[Record]) -> State:
@@ -120,13 +125,6 @@ def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:
     text = text.replace(f'"{root}"', f'"{root.removesuffix(old)}{new}"')  # it ends with the stack
     moved = text.replace(f'"urn:pulumi:{old}::', f'"urn:pulumi:{new}::')
     return json.loads(moved)
-
-
-def _needs(record: Record) -> Iterator[str]:
-    yield from (record.get("parent") or "", str(record.get("provider") or "").rpartition("::")[0])
-    yield from (record.get(key) or "" for key in _SINGLE)
-    for edges, key in _edges(record):
-        yield from edges[key] or ()
 
 
 def _edges(record: Record) -> Iterator[tuple[dict[str, Any], str]]:

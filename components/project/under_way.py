@@ -93,7 +93,6 @@ def find_under_way(exported: str, backend: str, project: str, stack: str) -> Und
 class Lock:
     """One lock file."""
 
-    file: Path
     pid: int
     """0 if the file does not name it."""
     user: str
@@ -106,11 +105,11 @@ def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
     """The locks on a stack, one after the other."""
     for file in sorted((backend / _FOLDER).glob(f"{project}/{stack}/*.json")):
         with suppress(OSError, ValueError):  # the engine released it in the meantime
-            yield parse_lock(file, file.read_text())
+            yield parse_lock(file.read_text())
 
 
-def parse_lock(file: Path, text: str) -> Lock:
+def parse_lock(text: str) -> Lock:
     """Read a lock file; ValueError if the text is not JSON."""
     held: dict[str, object] = json.loads(text)
     pid, names = held.get("pid"), ("username", "hostname", "timestamp")
-    return Lock(file, pid if isinstance(pid, int) else 0, *(str(held.get(name)) for name in names))
+    return Lock(pid if isinstance(pid, int) else 0, *(str(held.get(name)) for name in names))

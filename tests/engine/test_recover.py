@@ -46,14 +46,14 @@ local.Command(
 
 
 def test_a_lock_of_the_file_backend_is_read_with_its_nanoseconds() -> None:
-    lock = parse_lock(Path("x.json"), LOCK)
+    lock = parse_lock(LOCK)
     assert (lock.pid, lock.user, lock.host) == (4321, "root", "ws1")
     assert datetime.fromisoformat(lock.stamp).microsecond == 123456
 
 
 def test_a_lock_of_another_machine_is_never_lifted() -> None:
     with pytest.raises(RailyardError, match="on another machine"):
-        check_lock(parse_lock(Path("x.json"), LOCK), "ws2", "dev")
+        check_lock(parse_lock(LOCK), "ws2", "dev")
 
 
 def test_a_living_process_keeps_its_lock_and_a_reused_number_does_not() -> None:
