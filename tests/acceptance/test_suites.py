@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +28,7 @@ from components.model.cluster import ClusterSpec
 from components.model.jobs import SuiteName
 from components.plan.make import make_plan
 from components.plan.text import render_plan
-from components.reading.load import load_site
+from components.reading.load import parse_site
 from tests.acceptance.recordings import load_perftest
 from tests.golden.site import changed_spec, load_example
 
@@ -41,10 +41,10 @@ def with_suite(spec: ClusterSpec, suite: SuiteName, **more: object) -> ClusterSp
     )
 
 
-def large_site(hosts: int, folder: Path) -> ClusterSpec:
-    file = folder / "site.yaml"
-    file.write_text(site_text(hosts, EIGHT_RAILS))
-    return check_loaded(load_site(file), str(file)).spec_or_raise()
+@cache
+def large_site(hosts: int) -> ClusterSpec:
+    loaded = parse_site(site_text(hosts, EIGHT_RAILS), "site.yaml")
+    return check_loaded(loaded, "site.yaml").spec_or_raise()
 
 
 def plan_of(name: str, suite: SuiteName) -> AcceptancePlan:
@@ -181,8 +181,8 @@ def test_infiniband_adapters_are_tested_one_by_one_in_full() -> None:
 
 
 @pytest.mark.parametrize(("hosts", "tested"), [(128, 1016), (1000, 4000)])
-def test_quick_keeps_its_time_at_any_size(hosts: int, tested: int, tmp_path: Path) -> None:
-    spec = large_site(hosts, tmp_path)
+def test_quick_keeps_its_time_at_any_size(hosts: int, tested: int) -> None:
+    spec = large_site(hosts)
     plan = plan_acceptance(with_suite(spec, "quick"))
     assert plan.budget is not None
     assert plan.budget.expected_s <= plan.budget.limit_s == 900
@@ -192,8 +192,8 @@ def test_quick_keeps_its_time_at_any_size(hosts: int, tested: int, tmp_path: Pat
     assert len(ends) == hosts * 8, "each card is in a test"
 
 
-def test_full_at_a_thousand_hosts_takes_less_than_two_hours(tmp_path: Path) -> None:
-    spec = with_suite(large_site(1000, tmp_path), "full")
+def test_full_at_a_thousand_hosts_takes_less_than_two_hours() -> None:
+    spec = with_suite(large_site(1000), "full")
     parts = plan_pairs(spec, 600)
     assert 600 + sum(part.expected_s for part in parts) <= LIMIT_S["full"] == 7200
     assert sum(part.count for part in parts) <= MOST_TESTS
