@@ -7,7 +7,6 @@ hashed to a spine; an uplink that is too full slows what is on it. Every rate va
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -23,10 +22,6 @@ BEST = 0.975
 SPREAD = 0.03
 LOST_BY_CHANCE = 0.0005
 """Tests that end for a reason outside of the fabric, such as a pod that is evicted."""
-
-
-Load = Counter[tuple[int, int, int, str]]
-"""Rail, leaf, spine and direction to the connections there."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +108,13 @@ class Fabric:
             for rail in range(RAILS)
         ]
         spines = [random.choices(range(SPINES), k=FLOWS) if test.crosses else [] for test in tests]
-        load: Load = Counter()
+        up, down = ([0] * (RAILS * self.leaves * SPINES) for _ in range(2))
         for test, used in zip(tests, spines, strict=True):
+            here, there = (self._uplink(test.rail, leaf, 0) for leaf in test.leaves)
             for spine in used:
-                load[test.rail, test.leaves[0], spine, "up"] += 1
-                load[test.rail, test.leaves[1], spine, "down"] += 1
-        left = self._left(faults, load)
+                up[here + spine] += 1
+                down[there + spine] += 1
+        left = (self._left(faults, up), self._left(faults, down))
         senders = {a for a, _ in pairs}
         return [
             self._test(random, faults, test, self._flows(test, used, left), senders, label)
@@ -156,23 +152,21 @@ class Fabric:
             ),
         )
 
-    def _left(self, faults: list[Fault], load: Load) -> dict[tuple[int, int, int, str], float]:
+    def _uplink(self, rail: int, leaf: int, spine: int) -> int:
+        """Its place among all uplinks."""
+        return (rail * self.leaves + leaf) * SPINES + spine
+
+    def _left(self, faults: list[Fault], load: list[int]) -> list[float]:
         """What each connection on an uplink has left of its rate."""
         room = self.per_leaf * FLOWS / SPINES * HEADROOM
-        bad = {fault.bad_spine for fault in faults}
-        return {
-            place: room / max(count, room) * (0.1 if place[:3] in bad else 1.0)
-            for place, count in load.items()
-        }
+        left = [room / max(count, room) for count in load]
+        for place in {fault.bad_spine for fault in faults if fault.bad_spine}:
+            left[self._uplink(*place)] *= 0.1
+        return left
 
-    def _flows(
-        self, test: Test, used: list[int], left: dict[tuple[int, int, int, str], float]
-    ) -> float:
-        here, there = test.leaves
-        return sum(
-            min(left[test.rail, here, spine, "up"], left[test.rail, there, spine, "down"])
-            for spine in used
-        )
+    def _flows(self, test: Test, used: list[int], left: tuple[list[float], list[float]]) -> float:
+        (up, down), (here, there) = left, (self._uplink(test.rail, leaf, 0) for leaf in test.leaves)
+        return sum([min(up[here + spine], down[there + spine]) for spine in used])
 
 
 def link(host: int, rail: int) -> tuple[str, str]:
