@@ -174,22 +174,19 @@ class PairResult:
         """It goes from one leaf to another."""
         return all(self.leaves) and self.leaves[0] != self.leaves[1]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> list[Part]:
         """Every part that it passes through, each once."""
-        ends = (self.sender, self.receiver)
-        yield Part("site", "")
-        yield Part("rail", self.rail)
-        yield from (Part("leaf", leaf) for leaf in dict.fromkeys(self.leaves) if leaf)
-        yield from (Part("uplink", port) for port in self.uplinks)
+        found = [Part("site", ""), Part("rail", self.rail)]
+        found += [Part("leaf", leaf) for leaf in dict.fromkeys(self.leaves) if leaf]
+        found += [Part("uplink", port) for port in self.uplinks]
         if self.crosses:
-            yield Part("between", self.rail)
-            yield from (Part("uplinks", leaf) for leaf in self.leaves)
-        for host in ends:
-            yield Part("host", host)
-            yield Part("link", f"{host} {self.rail}")
+            found += [Part("between", self.rail), *(Part("uplinks", leaf) for leaf in self.leaves)]
+        for host in (self.sender, self.receiver):
+            link = f"{host} {self.rail}"
+            found += (Part("host", host), Part("link", link))
             if self.gpu_memory:
-                yield Part("gpus", host)
-                yield Part("gpu", f"{host} {self.rail}")
+                found += (Part("gpus", host), Part("gpu", link))
+        return found
 
 
 class Suspect(Seen):
@@ -217,14 +214,15 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
     all rails shows a rail that is slow as a whole.
     """
     by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
-    measured = [(each.share, each) for each in results if each.share is not None]
-    pairs = ((share, key) for share, each in measured for key in _keys(each))
-    for share, key in sorted(pairs, key=lambda pair: pair[0]):
-        by_key[key].append(share)
+    keys = [_keys(each) for each in results]
+    measured = [(each.share, at) for at, each in enumerate(results) if each.share is not None]
+    for share, index in sorted(measured):
+        for key in keys[index]:
+            by_key[key].append(share)
     found: dict[int, float | None] = {}
     for index, each in enumerate(results):
         usual = 0.0
-        for shares in (by_key[key] for key in _keys(each)):
+        for shares in (by_key[key] for key in keys[index]):
             if len(shares) > FEWEST_SIBLINGS:
                 # The median of all others.
                 at, (left, odd) = bisect_left(shares, each.share or 0.0), divmod(len(shares) - 1, 2)
