@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Final, cast
 
 import yaml
@@ -69,8 +70,13 @@ STDOUT: Final = {
 
 def dev_cluster() -> dict[str, Json]:
     """The value of `railyard:cluster` in Pulumi.dev.yaml, as a copy to change."""
-    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
-    return copy.deepcopy(cast("dict[str, Json]", document["config"]["railyard:cluster"]))
+    return copy.deepcopy(_written())
+
+
+@cache
+def _written() -> dict[str, Json]:
+    document = yaml.load((ROOT / "Pulumi.dev.yaml").read_text(), Loader=yaml.CSafeLoader)
+    return cast("dict[str, Json]", document["config"]["railyard:cluster"])
 
 
 def dev_run(cluster: Mapping[str, Json] | None = None, *, observe: str = "never") -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Final, cast
 
 import yaml
@@ -12,11 +13,12 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
-from components.testing import Run
+from components.testing import Graph, Run
 from components.update.secrets import secret_names
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig
 from tests.graph.locked import lock_of
+from tests.graph.whole_program import record_main
 
 NAMES: Final = (
     *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib", "quantum-ufm"),
@@ -29,6 +31,7 @@ def example_spec(name: str) -> ClusterSpec:
     return with_instances(load_example(name))
 
 
+@cache
 def example_plan(name: str) -> ClusterPlan:
     spec = example_spec(name)
     return make_plan(spec, name, lock_of(spec))
@@ -36,7 +39,8 @@ def example_plan(name: str) -> ClusterPlan:
 
 def example_run(name: str) -> Run:
     """A first update of an example, on devices that nobody looked at."""
-    cluster = cast("Json", yaml.safe_load((EXAMPLES / name / "site.yaml").read_text()))
+    text = (EXAMPLES / name / "site.yaml").read_text()
+    cluster = cast("Json", yaml.load(text, Loader=yaml.CSafeLoader))
     names = secret_names(example_spec(name))
     config: dict[str, Json] = {
         "cluster": cluster,
@@ -44,6 +48,12 @@ def example_run(name: str) -> Run:
         **{secret: f"value-of-{secret}" for secret in names},
     }
     return Run(config=config, secrets=names, stdout=printed_of(example_plan(name)), stack=name)
+
+
+@cache
+def example_graph(name: str) -> Graph:
+    """What that first update registered, recorded once for all tests."""
+    return record_main(example_run(name))
 
 
 def example_preview(name: str) -> Run:

@@ -10,7 +10,7 @@ from components.core.problem import Json
 from components.remote.sending import split_parts
 from components.testing import SECRET_KEY, Graph
 from tests.golden.files import check_golden
-from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
+from tests.graph.example_sites import NAMES, example_graph, example_plan, example_preview
 from tests.graph.graph_text import render_graph
 from tests.graph.whole_program import record_main
 
@@ -22,7 +22,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def graph(name: str) -> Graph:
-    return record_main(example_run(name))
+    return example_graph(name)
 
 
 def test_the_resource_graph_is_as_recorded(name: str, graph: Graph) -> None:

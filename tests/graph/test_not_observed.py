@@ -14,7 +14,7 @@ from components.core.problem import Json
 from components.testing import UNKNOWN, Graph, Run
 from tests.golden.site import EXAMPLES
 from tests.graph.dev_site import dev_run, kubeconfig
-from tests.graph.example_sites import NAMES, example_preview, example_run
+from tests.graph.example_sites import NAMES, example_graph, example_preview, example_run
 from tests.graph.whole_program import record_main, record_refusal
 
 EXISTING = EXAMPLES / "shared-rdma" / "existing.yaml"
@@ -63,7 +63,7 @@ def test_looking_asks_the_existing_cluster_first(contacted: list[_Address]) -> N
 
 @pytest.mark.parametrize("name", ["dev", *NAMES])
 def test_no_example_contacts_anything(contacted: list[_Address], name: str) -> None:
-    graph = record_main(dev_run() if name == "dev" else example_run(name))
+    graph = record_main(dev_run()) if name == "dev" else example_graph(name)
     assert contacted == []
     _says_not_observed(graph)
 

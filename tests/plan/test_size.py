@@ -6,13 +6,12 @@ from bench.sites import EIGHT_RAILS, TWO_RAILS, Form, site_text
 from components.checks.site import check_loaded
 from components.plan.make import count_resources, make_plan
 from components.reading.load import parse_site
-from tests.graph.example_sites import NAMES, example_plan, example_run
-from tests.graph.whole_program import record_main
+from tests.graph.example_sites import NAMES, example_graph, example_plan
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_count_of_a_plan_is_about_that_of_its_run(name: str) -> None:
-    recorded = len(record_main(example_run(name)).resources)
+    recorded = len(example_graph(name).resources)
     assert count_resources(example_plan(name)) == pytest.approx(recorded, abs=4)
 
 

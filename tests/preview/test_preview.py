@@ -31,8 +31,7 @@ from components.preview.report import (
 from components.reading.load import parse_site
 from tests.checks.cases import ROOT
 from tests.core.as_html import EVIL, as_html, assert_harmless, outside_code
-from tests.graph.example_sites import NAMES, example_plan, example_run, example_spec
-from tests.graph.whole_program import record_main
+from tests.graph.example_sites import NAMES, example_graph, example_plan, example_spec
 from tests.preview.edits import EDITS, before, edited, preview_of
 
 
@@ -95,7 +94,7 @@ def test_a_host_less_is_removed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_site_that_was_applied_has_nothing_to_preview(name: str) -> None:
-    graph = record_main(example_run(name))
+    graph = example_graph(name)
     recorded = items_of_state(
         {
             item.urn: cast("Mapping[str, object]", without_secrets(item.inputs))

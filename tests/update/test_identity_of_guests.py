@@ -12,8 +12,7 @@ from components.drift.applied import applied_from_outputs
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.update.identity import judge_identity
-from tests.graph.example_sites import example_run
-from tests.graph.whole_program import record_main
+from tests.graph.example_sites import example_graph
 from tests.update.judged import texts
 
 SITE = Path("examples/esxi-roce/site.yaml")
@@ -36,7 +35,7 @@ def rename_guest(site: Any) -> None:  # noqa: ANN401 - a parsed file
 )
 def test_the_fix_is_the_old_name(edit: Any, old: str) -> None:  # noqa: ANN401 - a function
     site = yaml.safe_load(SITE.read_text())
-    applied = applied_from_outputs(record_main(example_run("esxi-roce")).state())
+    applied = applied_from_outputs(example_graph("esxi-roce").state())
     edit(site)
     spec = ClusterSpec.model_validate(site)
     text = "\n".join(texts(judge_identity, make_plan(spec, "prod"), applied, spec=spec))
