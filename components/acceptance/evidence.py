@@ -345,11 +345,7 @@ def days_since(date: str, now: datetime) -> float | None:
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """The growth of each counter; one that went back was cleared or wrapped, and is left out."""
-    return {
-        name: value - before.get(name, 0)
-        for name, value in after.items()
-        if value >= before.get(name, 0)
-    }
+    return {name: n - before.get(name, 0) for name, n in after.items() if n >= before.get(name, 0)}
 
 
 def dump_evidence(evidence: Evidence) -> str:

@@ -302,8 +302,7 @@ def _suspect(
         parts[counting[0] if len(counting) == 1 else leaf] = None
     alike, ports = [*parts], _ports([results[index] for index in seen])
     names = [
-        KINDS[part.kind]["label"].format(part.name) + ports.get(part, "")
-        for part in alike[:_MOST_ALIKE]
+        KINDS[it.kind]["label"].format(it.name) + ports.get(it, "") for it in alike[:_MOST_ALIKE]
     ]
     names += [f"{len(alike) - len(names)} other parts"] if len(alike) > len(names) else []
     counted = "".join(f"; {marks[part]}" for part in alike if part in marks)

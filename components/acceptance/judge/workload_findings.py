@@ -32,11 +32,7 @@ _ODD_STEP = 0.2
 _FROM_FILE = "acceptance in the site's file"
 _FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
 """The end of a program's name to the key of its folder."""
-_SSH_PACKAGES: Final = {
-    SSHD: "openssh-server",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-}
+_PACKAGES: Final = {SSHD: "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 _TORCH: Final = "torch"
 """The name in image_check.sh for the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0,
 and 2.26.2 with 2.7.0 (their `requires_dist`)."""
@@ -174,8 +170,7 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     if lacks:
         verdict = "failed" if log.complete else "error"
         return [
-            row(check, verdict, f"the image {image} {has}", **values)
-            for check, has, values in lacks
+            row(check, verdict, f"the image {image} {has}", **more) for check, has, more in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
     versions = {log.mpirun_version: None} if log.mpirun_version else {}
@@ -194,7 +189,7 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
 
 def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
     for program in (name for name in item.probe.programs if not log.programs.get(name)):
-        package = _SSH_PACKAGES.get(program)
+        package = _PACKAGES.get(program)
         ends = (key for end, key in _FOLDERS.items() if program.endswith(end))
         key = "mpirun" if program.endswith("mpirun") else next(ends, None)
         first = f"name its place in jobs.programs.{key}" if key else ""

@@ -347,9 +347,7 @@ def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
         return row
     gbit_per_mpps = row.size_bytes * 8 / 1e3
     expected = gbit_per_mpps * rate
-    unsure = (
-        gbit_per_mpps * lines.last_digit(cells["MsgRate"])
-        + lines.last_digit(cells["average"]) * scale
-    )
+    of_rate, of_average = (lines.last_digit(cells[each]) for each in ("MsgRate", "average"))
+    unsure = gbit_per_mpps * of_rate + of_average * scale
     slack = unsure / 2 + _RATE_SLACK * expected
     return row if abs(row.average_gbit_s - expected) <= slack else None

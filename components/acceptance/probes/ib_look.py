@@ -202,11 +202,7 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
     hosts = on_infiniband(spec)
     members: dict[str, Membership] = {host.name: "limited" for host in hosts}
     default = PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
-    guids = {
-        f"{host.name}/hca-{number}": guid
-        for host in hosts
-        for number, guid in enumerate(host.hca_guids)
-    }
+    guids = {f"{it.name}/hca-{n}": guid for it in hosts for n, guid in enumerate(it.hca_guids)}
     cables = {
         guids[to]: f"{switch.name} {name}"
         for switch in list_ib_switches(spec)
@@ -234,9 +230,7 @@ def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
 
 def _limit_of(partition: IbPartition, hosts: Sequence[Host]) -> PartitionLimit:
     members: dict[str, Membership] = {
-        host.name: kind
-        for host in hosts
-        if (kind := partition.membership_of(host.name)) is not None
+        it.name: kind for it in hosts if (kind := partition.membership_of(it.name)) is not None
     }
     return PartitionLimit(
         name=partition.name,

@@ -274,10 +274,8 @@ class Store:
             raise self._wrong(what, stack, listed.name) from error
         except StoreError as error:
             cause = error.__cause__
-            if (
-                isinstance(cause, FileNotFoundError)
-                or getattr(cause, "status", 0) == HTTPStatus.NOT_FOUND
-            ):
+            not_found = getattr(cause, "status", 0) == HTTPStatus.NOT_FOUND
+            if not_found or isinstance(cause, FileNotFoundError):
                 what = f"run {listed.run} is cut short: a part is missing"
                 raise self._wrong(what, stack, listed.name) from error
             raise
