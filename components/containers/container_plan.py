@@ -61,11 +61,7 @@ container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so m
 `mpirun` then burns a processor for minutes and starts nothing."""
 PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
 """`peers` names the list with the data of all workers: their settings are its digests."""
-_UNDO: Final[Mapping[Verb, Verb]] = {
-    "store": "store_undo",
-    "build": "build_undo",
-    "converge": "undo",
-}
+_UNDO: Final[dict[Verb, Verb]] = {"store": "store_undo", "build": "build_undo", "converge": "undo"}
 Lines = Mapping[str, str]
 
 
