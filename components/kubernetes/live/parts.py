@@ -133,9 +133,7 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
         workloads=tuple(_workloads(reader, lists)),
         definitions={
             name_of(body): frozenset(
-                str(each["name"])
-                for each in list_at(body, "spec", "versions")
-                if each.get("served")
+                str(it["name"]) for it in list_at(body, "spec", "versions") if it.get("served")
             )
             for body in lists[_DEFINITIONS]
         },
