@@ -23,7 +23,7 @@ from components.acceptance.probes.probe_job import HostProbe, ProbeJob
 from components.acceptance.probes.probe_plan import Budget, Way
 from components.artefacts.lock import Lock, render_lock
 from components.core.to_json import OMIT_EMPTY
-from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
+from components.fabric.cabling import RoutedLinks, plan_links, planned_bgp
 from components.fabric.fabric_plan import switch_endpoint
 from components.kubernetes import rights
 from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
@@ -201,7 +201,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         access=refer_to(spec, kubernetes),
         images=tuple(ProbePlan(job.probe, job, ()) for job in cluster.images),
         shared=hashlib.sha256(texts.encode()).hexdigest()[:16],
-        networks=plan_networks(spec),
+        networks={name: bgp.networks for name, bgp in planned_bgp(spec).items()},
         budget=cluster.budget,
         store=spec.evidence_store,
         policy=Policy(

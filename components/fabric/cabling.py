@@ -134,7 +134,7 @@ class RoutedLinks(Frozen):
 @once
 def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
     """Each switch with routed links to the sessions and routes it should have over them."""
-    bgp, numbered, near_of = _planned_bgp(spec), link_addresses(spec), routed_neighbours(spec)
+    bgp, numbered, near_of = planned_bgp(spec), link_addresses(spec), routed_neighbours(spec)
     asns = {each.name: each.routing.asn for each in spec.switches if each.routing}
     # Switch to every other one, to the neighbours on all ways that BGP takes to it together: only
     # ways that pass the same AS numbers (FRR without `multipath-relax`).
@@ -170,12 +170,8 @@ def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
 
 
 @once
-def plan_networks(spec: ClusterSpec) -> Networks:
-    """Each routed switch to the networks that it announces."""
-    return {name: each.networks for name, each in _planned_bgp(spec).items()}
-
-
-def _planned_bgp(spec: ClusterSpec) -> Mapping[str, BgpState]:
+def planned_bgp(spec: ClusterSpec) -> Mapping[str, BgpState]:
+    """Each routed switch to the BGP that the file wants."""
     known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
     return {name: each for name, each in known.items() if isinstance(each, BgpState)}
 
@@ -276,12 +272,3 @@ def _narrow(
             words = {"end": end, "some": some, "used": used, "count": len(way.ports)}
             what = fault_text(__file__, "no-hop" if used else "no-route", **words)
             yield RoutingFault(f"port {port}", what, fix.format(network))
-
-
-def applied_networks(planned: Mapping[str, BgpState], applied: Mapping[str, BgpState]) -> Networks:
-    """The networks that each switch is to announce and has been given already."""
-    return {
-        name: tuple(each for each in bgp.networks if each in applied[name].networks)
-        for name, bgp in planned.items()
-        if name in applied
-    }

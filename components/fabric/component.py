@@ -129,7 +129,5 @@ class Fabric(pulumi.ComponentResource):
         return self._judge(plan.step_named("saved"), judge_request(plan, "save", save, ""), saved)
 
     def _judge(self, step: str, request: str, sent: Sent) -> pulumi.Resource:
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[sent])
-        return local_call(
-            LocalCall(step, "device judge", request, {OUTPUT_VARIABLE: printed(sent)}), opts
-        )
+        call = LocalCall(step, "device judge", request, {OUTPUT_VARIABLE: printed(sent)})
+        return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=[sent]))

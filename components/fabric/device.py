@@ -31,6 +31,7 @@ from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import digest_of, is_expected, target_of_restore
 from components.remote.lines import read_request
 from components.remote.one_run import WatchedSession, stop_on_signals
+from components.remote.sending import PREVIOUS_OUTPUT
 from components.remote.step import Endpoint, render_request, secrets_for
 from components.remote.switch_session import open_device as open_session
 
@@ -42,8 +43,6 @@ SHOWN: Final = 500
 """Most characters of evidence about one place: a port may lose 4,000 VLANs at once."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
-PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-"""Variable in which the command provider passes this step's last evidence, if asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
 """Keeps hosts behind ports (empty: every port) out of service; gives the names of their nodes."""
 Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]

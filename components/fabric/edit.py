@@ -21,7 +21,7 @@ from components.core.settings import asked
 from components.core.templates import fault_text
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
-from components.fabric.cabling import Networks, applied_networks, find_routing_faults
+from components.fabric.cabling import Networks, find_routing_faults
 from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import IbState
@@ -193,10 +193,13 @@ def foreign_settings_of(
 
 
 def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
-    """The networks that the switches of a site announce, as far as they were applied."""
+    """The networks that each switch is to announce and has been given already."""
     held = {plan.name: (plan.desired.bgp, last_applied(plan, applied)) for plan in plans}
-    given = {name: was.bgp for name, (_, was) in held.items() if was is not None and was.bgp}
-    return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
+    return {
+        name: tuple(each for each in bgp.networks if each in was.bgp.networks)
+        for name, (bgp, was) in held.items()
+        if bgp and was and was.bgp
+    }
 
 
 def routing_faults(

@@ -60,10 +60,7 @@ def _state_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any 
     return next(filter(None, map(_state_in, get_args(annotation))), None)
 
 
-TABLE: Final = (
-    *_rows(SwitchState),
-    *(Row("switch", name, each) for name, each in ADDRESSES.items()),
-)
+TABLE: Final = (*_rows(SwitchState), *(Row("switch", n, each) for n, each in ADDRESSES.items()))
 
 
 @cache
@@ -97,9 +94,7 @@ def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
         begins = ("trunk_vlan_",) if port.trunk_vlans is not None else ()
         is_class = setting.endswith("_schedule") and port.strict_classes is not None
         return is_class or setting.startswith((*begins, *words))
-    routed = (
-        name for each in target.addresses or {} for name in (f"address_{each}_", f"mtu_{each}")
-    )
+    routed = (n for each in target.addresses or {} for n in (f"address_{each}_", f"mtu_{each}"))
     bgp = ("bgp_",) if target.bgp is not None and setting != "bgp_max_paths" else ()
     return kind == "switch" and setting.startswith(("vlan_", *bgp, *routed))
 

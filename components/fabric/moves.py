@@ -241,10 +241,7 @@ def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Seque
 
 def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
     """An answer that cannot be read, with its first lines as a terminal may show them."""
-    lines = [
-        f"{one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}"
-        for line in error.text.splitlines()
-    ]
+    lines = [f"{one_line(x[:_WIDEST])}{'…' * (len(x) > _WIDEST)}" for x in error.text.splitlines()]
     text = "\n    ".join(_first_lines(lines) or ["(empty)"])
     return DeviceError(fault_text(__file__, "unreadable", where=where, error=error, lines=text))
 

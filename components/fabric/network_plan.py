@@ -53,7 +53,7 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
     addresses |= {name: (address, *mtu) for name, (address, _) in gateways.items()}
     neighbors = _neighbors(spec, switch)
     return {
-        "addresses": addresses | _port_addresses(spec, switch, cards),
+        "addresses": addresses | _of_ports(spec, switch, cards),
         "bgp": BgpState(
             asn=routing.asn,
             router_id=str(routing.router_id),
@@ -66,9 +66,7 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
     }
 
 
-def _port_addresses(
-    spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
-) -> Addresses:
+def _of_ports(spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]) -> Addresses:
     """The settings that let BGP run over each link, and the address of each port to a card."""
     form, numbered = system_of(switch.os).routed, link_addresses(spec)
     found: Addresses = {}

@@ -86,9 +86,7 @@ def port_marking(rdma: Rdma, os: str, port: SwitchPort, speed_gbit_s: int) -> Ec
 def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
     """Port to its speed in Gbit/s: that of the card, and on a link the model's; 0: not known."""
     cards = _card_speeds(spec)
-    return {
-        name: cards.get(port.to) or link_speed(switch, name) for name, port in switch.ports.items()
-    }
+    return {n: cards.get(port.to) or link_speed(switch, n) for n, port in switch.ports.items()}
 
 
 @once
@@ -179,9 +177,7 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
 @once
 def part_speeds(switch: Switch) -> Mapping[str, int]:
     """Part of a split port to its speed in Gbit/s."""
-    return {
-        name: split.speed_gbit_s for split in splits_of(switch).values() for name in split.parts
-    }
+    return {name: each.speed_gbit_s for each in splits_of(switch).values() for name in each.parts}
 
 
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:

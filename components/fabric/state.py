@@ -63,7 +63,7 @@ _PFC: Final = Impact(
 )
 _LINK: Final = Impact(LINK, "the link ends and comes back")
 _ROOM: Final = Impact(LINK, _BUFFERS)
-_SPREADING: Final = Impact(LINK, "switchd restarts or reloads")
+_SPREADS: Final = Impact(LINK, "switchd restarts or reloads")
 _MARKS: Final = Impact(CLASS, "traffic gets into other classes or gets other marks")
 _CLASS: Final = Impact(CLASS, "traffic gets into another class")
 _SERVED: Final = Impact(CLASS, "the class is marked or served otherwise")
@@ -179,7 +179,7 @@ class PortState(_Frozen):
     ] = None
     """The watchdog's times: until it drops, and for how long."""
     adaptive_routing: Annotated[
-        bool | None, OMIT_NONE, Setting(native="adaptive_routing", blank=False, does=_SPREADING)
+        bool | None, OMIT_NONE, Setting(native="adaptive_routing", blank=False, does=_SPREADS)
     ] = None
     """Whether the port spreads routed packets by load (Cumulus)."""
     speed: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
@@ -268,9 +268,7 @@ class SwitchState(_Frozen):
     interface has its own MTU line, and `always-up`. None: not managed."""
     bgp: Annotated[BgpState | None, OMIT_NONE, Setting("shared", asked=BgpState())] = None
     """None: not managed."""
-    adaptive_routing: Annotated[bool | None, OMIT_NONE, Setting(blank=False, does=_SPREADING)] = (
-        None
-    )
+    adaptive_routing: Annotated[bool | None, OMIT_NONE, Setting(blank=False, does=_SPREADS)] = None
     """Whether the switch as a whole spreads routed packets by load (Cumulus); None: not managed."""
     splits: Annotated[
         dict[str, tuple[str, ...]] | None,

@@ -246,6 +246,5 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
     for name, wanted in look.wanted.ports.items():
         port = found.ports.get(name, PortState())
         case = _Case(classes, system, port, wanted, paused or (), name not in look.was.ports)
-        yield from (
-            (f"port {name}", kind, hit) for kind, rule in OF_PORTS.items() for hit in rule(case)
-        )
+        for kind, rule in OF_PORTS.items():
+            yield from ((f"port {name}", kind, hit) for hit in rule(case))

@@ -152,7 +152,7 @@ def target_of_restore(
     vlan_holders: Mapping[int, Iterable[str]],
 ) -> SwitchState:
     """The state after an undo of what we own; a VLAN of foreign ports in `vlan_holders` stays."""
-    owned = _with_one_shot_effects(owned, actual, baseline)
+    owned = _with_one_shot(owned, actual, baseline)
     target = restore(actual, owned, baseline)
     going = {name for name, left in (target.addresses or {}).items() if not left}
     held = (
@@ -210,9 +210,7 @@ def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
     return {key: getattr(both, key) for key in ("pfc_priorities", "pfc_enabled", "ports")}
 
 
-def _with_one_shot_effects(
-    owned: SwitchState, actual: SwitchState, baseline: SwitchState
-) -> SwitchState:
+def _with_one_shot(owned: SwitchState, actual: SwitchState, baseline: SwitchState) -> SwitchState:
     """Add what `roce` changed on ports with weights: it resets their queues and PFC."""
     if owned.roce in {None, baseline.roce or "none"}:
         return owned

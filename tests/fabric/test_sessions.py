@@ -11,16 +11,18 @@ from typing import Any, Final
 import pytest
 
 from components.core.difference import RoutingFault
+from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import (
     RoutedLinks,
     Way,
-    applied_networks,
     find_routing_faults,
     plan_links,
-    plan_networks,
+    planned_bgp,
 )
+from components.fabric.edit import networks_of
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.parts import Sessions
-from components.fabric.state import BgpState
+from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Unreadable
 from lab.physics.sessions import join
@@ -47,7 +49,8 @@ def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = Fal
 
 def lost(room: Room) -> tuple[RoutingFault, ...]:
     assert room.plan.links is not None
-    links = room.plan.links.model_copy(update={"networks": plan_networks(SPECS[room.plan.os])})
+    networks = {name: bgp.networks for name, bgp in planned_bgp(SPECS[room.plan.os]).items()}
+    links = room.plan.links.model_copy(update={"networks": networks})
     return find_routing_faults(links, room.talk().look(room.plan.desired).sessions)
 
 
@@ -184,7 +187,11 @@ def test_ways_are_those_that_bgp_takes_together() -> None:
 
 
 def test_only_what_was_applied_to_both_ends_is_looked_for() -> None:
-    planned = BgpState(networks=("10.0.2.0/24", "10.0.3.0/24"))
-    given = BgpState(networks=("10.0.2.0/24", "10.0.9.0/24"))
-    found = applied_networks({"leaf-02": planned, "leaf-03": planned}, {"leaf-02": given})
-    assert found == {"leaf-02": ("10.0.2.0/24",)}
+    planned = SwitchState(bgp=BgpState(networks=("10.0.2.0/24", "10.0.3.0/24")))
+    given = SwitchState(bgp=BgpState(networks=("10.0.2.0/24", "10.0.9.0/24")))
+    one, other = (
+        plan.model_copy(update={"desired": planned}) for plan in plan_fabric(SPECS["eos"])[:2]
+    )
+    stdin = json.dumps({"desired": given.model_dump(mode="json")})
+    found = networks_of((one, other), Applied({one.step: AppliedStep(stdin=stdin)}))
+    assert found == {one.name: ("10.0.2.0/24",)}

@@ -254,9 +254,7 @@ def parse_profile(text: str) -> SwitchState:
         trust=TRUST.get(_row(text, "trust-mode")),
         ecn=dict.fromkeys(_numbers(_row(text, "enabled-tc")), ecn),
         strict_classes=tuple(sorted(int(tc) for tc, kind in schedule if kind[0] in "sS")),
-        class_shares={
-            int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)
-        },
+        class_shares={int(tc): int(n) for tc, how in schedule for n in re.findall(r"(\d+)%", how)},
     )
     given = {"pfc_priorities": paused, "pfc_enabled": bool(paused), "roce": mode}
     return none.model_copy(update={**given, "ports": {"": port}})
@@ -315,9 +313,7 @@ def read_counters(
         soft.read("discards", lambda: sum(_count(roce, path) for path in lost)),
         pauses=soft.read(
             "pauses",
-            lambda: {
-                tc: base.PauseCounters(*each) for tc, each in _by_class(queues, *frames).items()
-            },
+            lambda: {tc: base.PauseCounters(*n) for tc, n in _by_class(queues, *frames).items()},
         )
         or {},
         storms=soft.read("storms", lambda: _read_storms(storms) if storms else {}) or {},
@@ -456,6 +452,4 @@ def find_stale(text: str) -> tuple[str, ...]:
 def find_id(text: str, name: str) -> str:
     """The revision applied under our name; blank if none awaits confirmation."""
     waiting = _waiting(text)
-    return next(
-        (revision for revision, row in waiting.items() if name in row), next(iter(waiting), "")
-    )
+    return next((each for each, row in waiting.items() if name in row), next(iter(waiting), ""))

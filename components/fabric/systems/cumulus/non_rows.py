@@ -231,9 +231,7 @@ def _ecn(row: nvue.Tree) -> EcnState | None:
     marks, drops = (str(row.get(key, "")) in nvue.ON for key in ("ecn", "red"))
     if not (marks or drops):
         return None
-    ends = (
-        row.get(f"{end}-threshold-bytes", row.get(f"{end}-threshold", 0)) for end in ("min", "max")
-    )
+    ends = (row.get(f"{e}-threshold-bytes", row.get(f"{e}-threshold", 0)) for e in ("min", "max"))
     low, high = (int(str(end)) // nvue.BYTES_PER_KIB for end in ends)
     kind = "both" if marks and drops else "ecn" if marks else "red"
     percent = int(str(row.get("probability", 100)))

@@ -60,9 +60,7 @@ _SVI: Final = re.compile(r"vlan(\d+)")
 def _parse_links(answer: Answer) -> dict[str, bool]:
     table = nvue.load_tree(answer)
     states = {name: nvue.value_at(table, f"{name} link oper-status") for name in table}
-    return {
-        name: state == "up" for name, state in states.items() if state and nvue.SWP.fullmatch(name)
-    }
+    return {n: state == "up" for n, state in states.items() if state and nvue.SWP.fullmatch(n)}
 
 
 def _parse_ports(answer: Answer) -> tuple[str, ...]:
@@ -205,9 +203,7 @@ def _read(
         asked[name] = was.model_copy(update={**qos, "native": was.native | more})
     state = (given or SwitchState()).model_copy(update={**own, "native": native, "ports": asked})
     rest = {name: port for name, port in ports.items() if name not in wanted.ports}
-    named = {
-        name: {*named_vlans(port), *map(int, _SVI.findall(name))} for name, port in rest.items()
-    }
+    named = {n: {*named_vlans(port), *map(int, _SVI.findall(n))} for n, port in rest.items()}
     return base.Reading(state, holders_of(named), others_of(rest))
 
 
@@ -225,13 +221,8 @@ def _read_port(entry: nvue.Tree | None) -> PortState:
     named = non_rows.named_of(entry).items()
     ours = [f"qos {section}" for section, name in named if name.startswith(non_rows.OURS)]
     native |= sources(admin_up=True, rest=not nvue.within(entry, (*rows.FRONT, *ours)))
-    update = {
-        **values,
-        **non_rows.read_member(entry),
-        "admin_up": words == ["up"],
-        "native": native,
-    }
-    return port.model_copy(update=update)
+    found = {**values, **non_rows.read_member(entry), "admin_up": words == ["up"], "native": native}
+    return port.model_copy(update=found)
 
 
 def _port_lines(states: States) -> Iterator[Line]:

@@ -176,16 +176,11 @@ def _entry(entry: str) -> tuple[int, str, str]:
 
 def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """The lines to remove from interfaces before a port stops being routed."""
-    recorded = read_list(target.native.get(WORDS))
+    recorded, words = read_list(target.native.get(WORDS)), actual.noted(WORDS)
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
         was_absent = recorded is not None and _mark(name, "there") not in recorded
-        if (
-            was_absent
-            and held is not None
-            and not wanted
-            and _mark(name, "rest") in actual.noted(WORDS)
-        ):
+        if was_absent and held is not None and not wanted and _mark(name, "rest") in words:
             yield (f"no interface {name}",)
             continue
         stays = {_entry(each)[2] for each in wanted}  # another MTU is written over the one before

@@ -138,10 +138,8 @@ def parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
     """What LLDP heard; of several on one port the last one is taken."""
     found = answer.each(TypeAdapter(_Heard), "lldpNeighbors", "*", "lldpNeighborInfo", "*")
     return {
-        name: Neighbour(
-            system=each.system, port=each.port or each.quoted.strip('"'), description=each.about
-        )
-        for name, each in found
+        name: Neighbour(system=x.system, port=x.port or x.quoted.strip('"'), description=x.about)
+        for name, x in found
     }
 
 
@@ -197,9 +195,7 @@ def parse_marked(answer: Answer) -> int | None:
 def parse_pauses(answer: Answer) -> dict[int, base.PauseCounters]:
     """PFC frames by priority; empty if the answer lacks the port."""
     tables = answer.each(TypeAdapter(dict[int, _Pauses]), "interfaces", answer.port, "priorities")
-    return {
-        n: base.PauseCounters(each.rx, each.tx) for _, table in tables for n, each in table.items()
-    }
+    return {n: base.PauseCounters(x.rx, x.tx) for _, table in tables for n, x in table.items()}
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
@@ -332,11 +328,7 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
     )
     rest = {name: each for name, each in sections.items() if name not in wanted.ports}
     named = {name: section.named_vlans(name) for name, section in rest.items()}
-    carrying = {
-        name: rows.read_port(each, PortState())
-        for name, each in rest.items()
-        if not _NO_PORT.match(name)
-    }
+    carrying = {n: rows.read_port(x, PortState()) for n, x in rest.items() if not _NO_PORT.match(n)}
     return base.Reading(state, holders_of(named), others_of(carrying))
 
 
@@ -406,10 +398,8 @@ SYSTEM: Final = switch_system.SwitchSystem(
     neighbours=base.ask_once(NEIGHBOURS, parse_neighbours),
     link_states=base.ask_once(
         STATUS,
-        lambda answer: {
-            name: word == "connected"
-            for name, word in parse_ports(answer).items()
-            if word is not None
+        lambda a: {
+            n: word == "connected" for n, word in parse_ports(a).items() if word is not None
         },
     ),
     sessions=(

@@ -268,9 +268,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     # The switchport table names every Ethernet port.
     ports=base.ask_once(
         rows.SWITCHPORTS,
-        lambda answer: tuple(
-            sorted((n for n in rows.read_members(answer) if n[0].isdigit()), key=port_key)
-        ),
+        lambda a: tuple(sorted((n for n in rows.read_members(a) if n[0].isdigit()), key=port_key)),
     ),
     neighbours=base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text)),
     link_states=base.ask_once(

@@ -21,8 +21,8 @@ from components.fabric.systems.ranges import holders_of, port_key
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows, Tables
 
-_TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
-_PORT: Final = re.compile(r"Ethernet\d+")
+TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+PORT: Final = re.compile(r"Ethernet\d+")
 _OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
 _NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
@@ -42,7 +42,7 @@ _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 def parse_config(command: str, text: str) -> Tables:
     """All of CONFIG_DB, as `sonic-cfggen -d --print-data` prints it, with lists as in Redis."""
     try:
-        tree = _TREE.validate_json(text.strip())
+        tree = TREE.validate_json(text.strip())
     except ValidationError as error:
         why = f"it is not a table of tables: {error.errors()[0]['msg']}"
         raise Unreadable(command, HIDDEN, why) from error
@@ -100,7 +100,7 @@ def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:
 
 def port_names(tables: Tables) -> tuple[str, ...]:
     """Every front panel port, by number."""
-    return tuple(sorted(filter(_PORT.fullmatch, tables["PORT"]), key=port_key))
+    return tuple(sorted(filter(PORT.fullmatch, tables["PORT"]), key=port_key))
 
 
 def made_groups(cells: Cells, paused: Iterable[int]) -> Iterator[tuple[Cell, str, int]]:
@@ -256,10 +256,8 @@ class ConfigDb:
         """Whether a port drops the packets that a storm holds up, on each paused priority."""
         paused, watched = (db.numbers_of(qos.get(key, "")) for key in ("pfc_enable", db.LIST_FIELD))
         times = (is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
-        is_polled = UNPOLLED not in self.implied
-        return (
-            is_polled and row.get("action", ACTION) == ACTION and all(times) and paused <= watched
-        )
+        drops = UNPOLLED not in self.implied and row.get("action", ACTION) == ACTION
+        return drops and all(times) and paused <= watched
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
         yield "mode", self._held("PORT", [name], ["mode"])

@@ -251,9 +251,7 @@ def _entries(bgp: BgpState, up: str) -> _Entries:
             _NEIGHBOR_AF.format(name): {"admin_status": up, **_POLICY},
         }
         found[name] = (number, bool(bfd)), rows
-    return found | {
-        n: ((n, False), {f"{_NETWORK}{n}": {"backdoor": "false"}}) for n in bgp.networks
-    }
+    return found | {n: ((n, False), {_NETWORK + n: {"backdoor": "false"}}) for n in bgp.networks}
 
 
 def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
-from pydantic import BaseModel, JsonValue, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
 from components.core.templates import fault_text
@@ -46,12 +47,10 @@ SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
 WITH_BFD: Final = f'{SUMMARY} -c "{linux.BFD}"; true'  # without bfdd, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{linux.ROUTES}"'
 _UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)
-_PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which shows the columns: cells may contain blanks."""
 Row = dict[str, str]
 """Column to cell."""
-_QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
 PORTS: Final = "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"
@@ -106,13 +105,9 @@ def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
 def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     """A field of each unicast queue of a port, `UC3` and the like, without commas."""
     with Answer(command, text).reading("it is not a table of queues"):
-        rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
+        rows = read.TREE.validate_json(text[text.find("{") :].strip()).get(port, {})
     queues = ((n, rows.get(f"UC{n}")) for n in PRIORITIES)
-    found = {
-        n: str(fields.get(field, "")).replace(",", "")
-        for n, fields in queues
-        if isinstance(fields, dict)
-    }
+    found = {n: str(x.get(field, "")).replace(",", "") for n, x in queues if isinstance(x, dict)}
     if not found:
         raise base.Unreadable(command, text, f"there is no unicast queue of {port} in it")
     return found
@@ -171,7 +166,7 @@ def parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
             system=row["RemoteDevice"], port=row["RemotePortID"], description=row["RemotePortDescr"]
         )
         for row in _rows(answer, "neighbours", *columns)
-        if _PORT.fullmatch(row["LocalPort"])
+        if read.PORT.fullmatch(row["LocalPort"])
     }
 
 
@@ -179,7 +174,7 @@ def parse_links(answer: Answer) -> dict[str, bool]:
     """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`)."""
     rows = _rows(answer, "ports with a column Oper", "Interface", "Oper")
     up = {row["Interface"]: row["Oper"] == "up" for row in rows}
-    return {port: is_up for port, is_up in up.items() if _PORT.fullmatch(port)}
+    return {port: is_up for port, is_up in up.items() if read.PORT.fullmatch(port)}
 
 
 class _Dumped(BaseModel):
@@ -240,10 +235,7 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
             "rows": write_text(config.rows()),
             routing.WORDS: write_text(routed),
         },
-        ports={
-            name: config.port(name, beside=bool(port.class_shares))
-            for name, port in wanted.ports.items()
-        },
+        ports={n: config.port(n, beside=bool(p.class_shares)) for n, p in wanted.ports.items()},
     )
 
 
@@ -296,11 +288,7 @@ def _own_rows(
     written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
     if before is None:
         return written, [], []
-    kept = {row for plan in plans for row in plan.named} | {
-        *actual.noted("held_rows"),
-        *wanted,
-        *before,
-    }
+    kept = {*chain(*(plan.named for plan in plans)), *actual.noted("held_rows"), *wanted, *before}
     # Rows that the switch makes for PFC, and needs while a port still has PFC.
     made = [row for row in held if row.startswith(f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}")]
     kept |= {row for row in made if any(plan.uses(row.partition("|")[2]) for plan in plans)}
