@@ -147,9 +147,7 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
         api=api,
         preflight=requests.PreflightRequest(
             api=api,
-            claims=tuple(
-                requests.Claim(item.kind, item.name, _known_settings(item)) for item in objects
-            ),
+            claims=tuple(requests.Claim(x.kind, x.name, _known_settings(x)) for x in objects),
             images={pool.image: pool.type for pool in provision.pools},
             partition=provision.ib_partition or "",
             slices=_HCA_SLICES if slice_type else 0,

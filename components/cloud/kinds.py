@@ -72,9 +72,7 @@ def _join(values: Iterable[str]) -> str:
 
 def _firewall_rule(body: Document) -> Settings:
     ends = {  # networks, or the ids of resources
-        key: _join(
-            _text(each.get("cidr") or each.get("resource_id")) for each in documents_of(ends)
-        )
+        key: _join(_text(x.get("cidr") or x.get("resource_id")) for x in documents_of(ends))
         for key, ends in ((key, body.get(key)) for key in ("sources", "destinations"))
     }
     return {

@@ -113,9 +113,7 @@ def parse_request(kind: type[T], text: str) -> T:
     return read_request(kind, text, "cloud request")
 
 
-def open_api(
-    api: CloudApi, secrets: Mapping[str, str], patience: Patience | None = None
-) -> CrusoeApi:
+def open_api(api: CloudApi, secrets: Mapping[str, str], patience: Patience | None) -> CrusoeApi:
     """A client for the project of a request; without `patience` it waits as for the real cloud."""
     missing = [name for name in (api.access_key, api.secret_key) if not secrets.get(name)]
     if missing:

@@ -96,11 +96,9 @@ def propose(host: Keys, path: SpecPath, look: HostLook, site: SiteRails) -> Prop
     rails, cabled, notes = choose_rails(host, placed, look, site)
     pairs = assign_gpus(look, rails)
     found = {
-        card.pci: _without_taken(
-            known.get(card.pci, {}), _values(card, rails[card.pci], pairs), written
-        )
-        for card in look.cards
-        if card.pci in rails
+        x.pci: _without_taken(known.get(x.pci, {}), _values(x, rails[x.pci], pairs), written)
+        for x in look.cards
+        if x.pci in rails
     }
     adapters = [card for card in look.cards if card.pci not in known]
     hcas = sum(card.link_layer == "InfiniBand" for card in adapters)

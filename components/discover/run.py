@@ -147,9 +147,7 @@ def report_json(report: Report) -> Json:
                     {"gpu": pair.gpu, "card": pair.card, "distance": pair.distance.name}
                     for pair in proposal.pairs
                 ],
-                "distances": {
-                    f"{gpu} {card}": s.name for (gpu, card), s in sorted(matrix(look).items())
-                },
+                "distances": {" ".join(k): far.name for k, far in sorted(matrix(look).items())},
                 "differences": [finding_json(each) for each in proposal.differences],
                 "notes": list(proposal.notes),
             }

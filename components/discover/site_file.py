@@ -140,13 +140,11 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
         raise UsageError(fault_text(__file__, "wrong-jumps", where=where, error=first)) from error
 
 
-def write_proposals(
-    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Keys] = ()
-) -> str:
+def write_proposals(file: SiteFile, known: Sequence[Proposal], new_hosts: Sequence[Keys]) -> str:
     """Return the file's text with the additions; raise UsageError if its layout allows none."""
     document, inserts = YamlText(file.text), list[Insert]()
     expected: Any = parse_yaml(file.text, "").below(*file.prefix).value
-    additions = [each for found in proposals for each in _additions(document, file, found)]
+    additions = [each for found in known for each in _additions(document, file, found)]
     for path, added in (*additions, *([(("hosts",), new_hosts)] if new_hosts else [])):
         place = (*file.prefix, *path)
         if isinstance(added, Mapping):

@@ -205,9 +205,7 @@ def needs(spec: ClusterSpec, part: Part) -> bool:
 def owners_of(spec: ClusterSpec) -> Mapping[Part, Owner]:
     """Who brings each part; `none` for all on a site without Kubernetes."""
     theirs = plugin_of(spec) if written_owner(spec, "network_operator") == "theirs" else None
-    owners: dict[Part, Owner] = {
-        part: "theirs" if part == theirs else "ours" for part in _needed(spec)
-    }
+    owners: dict[Part, Owner] = {p: "theirs" if p == theirs else "ours" for p in _needed(spec)}
     return {part: written_owner(spec, part) or owners.get(part, "none") for part in PARTS}
 
 

@@ -146,9 +146,7 @@ def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
     """The subnets of a rail: one, or one on each of its leaves, in the order of the file."""
     if not rail.leaves:
         return (RailSubnet(rail.name, "", rail.subnet, rail.gateway),)
-    return tuple(
-        RailSubnet(rail.name, leaf, each.subnet, each.gateway) for leaf, each in rail.leaves.items()
-    )
+    return tuple(RailSubnet(rail.name, n, x.subnet, x.gateway) for n, x in rail.leaves.items())
 
 
 @once

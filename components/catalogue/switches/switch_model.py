@@ -152,10 +152,7 @@ class SwitchModel(_Facts):
     def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
         """Switch system to the least and the largest MTU of a port."""
         ranges = {system: SWITCH_SYSTEMS[system].mtu_range_bytes for system in self.ports}
-        return {
-            system: (low, min(high, self.most_mtu_bytes or high))
-            for system, (low, high) in ranges.items()
-        }
+        return {n: (low, min(top, self.most_mtu_bytes or top)) for n, (low, top) in ranges.items()}
 
     @property
     def speed_gbit_s(self) -> int:
