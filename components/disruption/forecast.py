@@ -187,9 +187,8 @@ def passing_refused(
 ) -> tuple[Finding, ...]:
     """Refuse to continue to a group while a host of an earlier group does not answer.
 
-    It may be the host that did not return after the last update, and only that host knows that it
-    left. `away` is the reason for each device's silence: with `railyard:observe: never` it is
-    empty.
+    It may be the host that did not return after the last update: only that host knows that it left.
+    `away` has the reason for each device's silence, and nothing with `railyard:observe: never`.
     """
     leaving = forecast_departures(groups, seen)
     if not leaving:

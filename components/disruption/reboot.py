@@ -52,7 +52,9 @@ class HostRun(Turn[HostReboot]):
         """Make the waiting changes, or finish an earlier run; do nothing without either."""
         try:
             seen = self._look()
-            self._refuse_power_cycle(seen)
+            if changes := "; ".join(seen.powers):
+                refused = fault_text(__file__, "power", changes=changes)
+                raise DeviceError(refused)  # noqa: TRY301 - handled below like any other fault
             if seen.anything and self.request.reboots == "allow":
                 return self._maintained(seen)
         except DeviceError as error:
@@ -68,10 +70,6 @@ class HostRun(Turn[HostReboot]):
             why = "; ".join(seen.words) or unfinished
             raise DeviceError(fault_text(__file__, "denied-host", request=self.request, why=why))
         return {"changed": [], "pending": [], "rebooted": False}
-
-    def _refuse_power_cycle(self, seen: Waiting) -> None:
-        if changes := "; ".join(seen.powers):
-            raise DeviceError(fault_text(__file__, "power", changes=changes))
 
     def _maintained(self, seen: Waiting) -> dict[str, object]:
         """Take the host out of service, change it, and return it; continue an earlier run."""

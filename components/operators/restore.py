@@ -76,8 +76,14 @@ def restore_release(
         for key, want, live in _differing(look.live)
         if key.kind == "CustomResourceDefinition" and key.name in names
     ]
+    ends = clock() + SERVED_DEADLINE_S
+    while made and clock() < ends:  # a later check names the kinds that the API does not know then
+        reader = Reader(calls)
+        reader.learn(look.release.objects)
+        if all(reader.served(body) is not None for body in look.release.objects):
+            break
+        time.sleep(_PAUSE_S)  # noqa: TID251 - it ends by the deadline above
     if made:
-        _await_served(calls, look.release.objects, clock)
         look = read_release(Reader(calls), ref)
     reader = Reader(calls)
     made += [_put(calls, reader, key, want, live) for key, want, live in _differing(look.live)]
@@ -106,14 +112,3 @@ def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) 
     if answer.status >= _FIRST_ERROR:
         raise DeviceError(f"{key}: the cluster refused it: {answer.status} {answer.words}")
     return key
-
-
-def _await_served(calls: Calls, objects: tuple[Body, ...], clock: Callable[[], float]) -> None:
-    """Wait until the API knows the kinds of all objects; a later check names the missing ones."""
-    ends = clock() + SERVED_DEADLINE_S
-    while clock() < ends:
-        reader = Reader(calls)
-        reader.learn(objects)
-        if all(reader.served(body) is not None for body in objects):
-            return
-        time.sleep(_PAUSE_S)  # noqa: TID251 - it ends by the deadline above
