@@ -27,8 +27,7 @@ _NAME: Final = "org.opencontainers.image.ref.name"
 def fetch_ahead(reach: Reach, lock: locks.Lock) -> None:
     """Fetch the lock's charts, and the files that this machine sends to hosts.
 
-    Complete files are not fetched again. All failures are reported at once, before any device is
-    changed.
+    Complete files stay. All failures are reported at once, before any device is changed.
     """
     bundle, failed = locks.open_bundle(reach.spec.sources.bundle), list[RailyardError]()
     for artefact, digest, target in _lacking(reach, lock):
@@ -78,7 +77,6 @@ def _lacking(reach: Reach, lock: locks.Lock) -> Iterator[tuple[Artefact, str, Pa
 
 
 def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
-    """Fetch a file or a chart."""
     if artefact.kind != "chart":
         address = reach.address(artefact.address)
         download(address, reach.web(address), target, digest)

@@ -109,7 +109,6 @@ def _k3s(spec: ClusterSpec) -> Iterator[Artefact]:
 
 
 def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Artefact:
-    """A file that differs from processor to processor."""
     key = k3s_key(what, architecture)
     written: str | None = getattr(plane.source, key)
     checksum: str | None = getattr(plane.source, f"{key}_sha256")

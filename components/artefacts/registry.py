@@ -211,10 +211,9 @@ class FoundImage:
 def find_image(
     client: RegistryClient, image: ImageReference, processors: tuple[str, ...] | None
 ) -> FoundImage:
-    """Resolve a name.
+    """Resolve a name for the required `processors`; None takes all parts of a list.
 
-    The image must have the required `processors`; None takes all parts of a list. FetchError: it
-    does not exist, or lacks one. WrongContentError: the content differs from its digest.
+    FetchError: it does not exist, or lacks one. WrongContentError: it differs from its digest.
     """
     top = client.manifest(image.repository, image.digest or image.tag)
     wanted = [digest for digest, _, _ in top.children()]

@@ -85,8 +85,7 @@ def hosts_refused(
 ) -> tuple[Finding, ...]:
     """Why an observed card cannot get the wanted settings; asked before any change.
 
-    A missing card is accepted on virtual machines: their hypervisors pass it through in the same
-    update.
+    A virtual machine may lack a card: its hypervisor passes it through in the same update.
     """
     found: list[Finding] = []
     for plan in plans:

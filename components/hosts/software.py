@@ -166,10 +166,9 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
 
 
 def port_number(port: Nic | HcaPf) -> int:
-    """PCI function 0 is port 1 of its card, function 1 port 2.
+    """PCI function 0 is port 1 of its card, function 1 port 2: derived, not documented.
 
-    Derived, not documented: a card in two slots (Socket Direct) counts differently; then the host
-    refuses, because that port does not exist.
+    A card in two slots (Socket Direct) counts differently; then the host refuses that port.
     """
     return int(port.pci.rpartition(".")[2], 16) + 1
 

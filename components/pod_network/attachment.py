@@ -61,8 +61,7 @@ def pod_attachment(spec: ClusterSpec, rails: tuple[Rail, ...] | None = None) -> 
 def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None) -> PodAttachment:
     """The parts that a pod on one rail needs.
 
-    `server` is the worker of a pod whose network gives it one address, known to clients beforehand;
-    None for any other pod.
+    `server`: the worker of a pod with one address that clients know beforehand; None for others.
     """
     from components.pod_network.networks import (  # noqa: PLC0415 - slow, and no rule needs it
         client_address,
