@@ -17,6 +17,8 @@ from tests.docs.collected import see
 MARKS: Final = (*SLOW_MARKS, *(extra.mark for extra in EXTRAS))
 _files_of: Final = cache(files_of)
 """The files do not change while tests run."""
+_OBJECTS_A_COLLECTION: Final = 1_000_000
+"""New objects between two garbage collections, as in our own programs (`core/start.py`)."""
 
 
 gc.disable()  # what is collected stays: a third of the time was looking at it
@@ -25,6 +27,7 @@ gc.disable()  # what is collected stays: a third of the time was looking at it
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: only what tests make is looked at."""
     gc.freeze()
+    gc.set_threshold(_OBJECTS_A_COLLECTION)
     gc.enable()
 
 
