@@ -314,6 +314,6 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         """Write the state to disk, whole or not at all."""
         scratch = self._path.with_suffix(".part")
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(self.stored.model_dump_json(indent=1))
+        scratch.write_bytes(self.stored.model_dump_json().encode())
         os.replace(scratch, self._path)  # noqa: PTH105 - says atomic to readers
         self.on_commit()
