@@ -50,10 +50,9 @@ class Acceptance(pulumi.ComponentResource):
         filled = remote.filled(handover.render_accept_request(request))
         known = isinstance(filled, str)
         stdin = hand(filled) if known else pulumi.Output.from_input(filled).apply(hand)
+        words = f"evidence collect --number {run}"
         evidence = local_call(
-            LocalCall(
-                handover.EVIDENCE_STEP, f"evidence collect --number {run}", stdin, environment
-            ),
+            LocalCall(handover.EVIDENCE_STEP, words, stdin, environment),
             # A renewed key or kubeconfig alone does not start a new proof: the next one takes it.
             pulumi.ResourceOptions(
                 parent=self,

@@ -297,9 +297,8 @@ class Run:
         if rank := _RANK.search(line):
             if len(self.ranks) < _MOST_RANKS:
                 number, group, host, gpu = rank.groups(default="")
-                self.ranks.append(
-                    RankLine(rank=int(number), host=host, group=int(group or 0), gpu=gpu)
-                )
+                own = RankLine(rank=int(number), host=host, group=int(group or 0), gpu=gpu)
+                self.ranks.append(own)
                 self.paths.take_name(host)
                 if gpu:
                     place = whole[0] if (whole := _WHOLE_BUS_ID.search(gpu)) else gpu

@@ -236,15 +236,13 @@ class _Run:
             self.add_bad([f"more than {_MOST_ROWS} rows"])
         elif "t_avg" in cells:
             average = float(cells["t_avg"])
-            typical = float(cells.get("t_typical", average))
+            usual = float(cells.get("t_typical", average))
             least, most = (float(cells.get(name, average)) for name in ("t_min", "t_max"))
             tail = float(cells["99.9"]) if "99.9" in cells else None
-            if cells["bytes"].isdecimal() and least <= min(average, typical) <= most:
+            if cells["bytes"].isdecimal() and least <= min(average, usual) <= most:
                 size = int(cells["bytes"])
                 self.latencies.append(
-                    LatencyRow(
-                        size_bytes=size, typical_us=typical, average_us=average, tail_us=tail
-                    )
+                    LatencyRow(size_bytes=size, typical_us=usual, average_us=average, tail_us=tail)
                 )
             else:
                 self.add_bad(cells.values())

@@ -256,9 +256,8 @@ def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:
                 f"{kind.name} is the only worker of its kind, so no collective reaches another host"
             )
         rails, names = tuple(kind.speeds), kind.names
-        found.append(
-            WorkerGroup(name=kind.name, hosts=names, gpus=kind.gpus, rails=rails, unproven=why)
-        )
+        own = WorkerGroup(name=kind.name, hosts=names, gpus=kind.gpus, rails=rails, unproven=why)
+        found.append(own)
     return tuple(found)
 
 

@@ -239,9 +239,7 @@ def _unsettled(report: Report) -> list[Finding]:
 
 def unsettled_lines(report: Report) -> tuple[str, ...]:
     """The faults, one line each, proven ones first."""
-    return tuple(
-        f"{item.verdict.upper()} {item.subject}: {_headline(item)}" for item in _unsettled(report)
-    )
+    return tuple(f"{it.verdict.upper()} {it.subject}: {_headline(it)}" for it in _unsettled(report))
 
 
 def _headline(finding: Finding) -> str:
