@@ -177,10 +177,8 @@ def render_rules(plane: K3sPlane) -> str:
     connection for a host without an API, and begin a second cluster. A node reaches its own API
     over the loopback device. Nodes have IPv4 addresses, so the API gets no IPv6 traffic.
     """
-    allowed = ", ".join(map(str, allowed_networks(plane)))
-    return file_text(
-        "api_filter.nft", allowed=allowed, priority=FILTER_PRIORITY, port=plane.api_port
-    )
+    allowed, port = ", ".join(map(str, allowed_networks(plane))), plane.api_port
+    return file_text("api_filter.nft", allowed=allowed, priority=FILTER_PRIORITY, port=port)
 
 
 def _watched_service(

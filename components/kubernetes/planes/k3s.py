@@ -102,9 +102,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> base.KubernetesPlan:
         nodes=tuple(_node(spec, host, stack) for host in (nodes if several else spec.workers)),
         ca=ca_step(spec) if spec.balancers else None,
         balancers=plan_balancers(spec, plane, stack),
-        watched_nodes=tuple(
-            replace(each, desired=each.settings_in(each.step.desired)) for each in watched
-        ),
+        watched_nodes=tuple(replace(it, desired=it.settings_in(it.step.desired)) for it in watched),
     )
 
 
