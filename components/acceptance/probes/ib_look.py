@@ -7,7 +7,6 @@ lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -18,7 +17,7 @@ from pydantic import Field
 from components.acceptance.logs.log_model import Seen
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.infiniband import DEFAULT_PARTITION, IbPartition, Membership
+from components.model.infiniband import DEFAULT_PARTITION, Membership
 from components.model.places import list_ib_switches
 from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
@@ -201,7 +200,20 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
     # Every port is in Default, full or limited: else it cannot reach the subnet manager.
     hosts = on_infiniband(spec)
     members: dict[str, Membership] = {host.name: "limited" for host in hosts}
-    default = PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
+    partitions = [PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)]
+    for each in fabric.partitions:
+        kinds: dict[str, Membership] = {
+            it.name: kind for it in hosts if (kind := each.membership_of(it.name)) is not None
+        }
+        ports = {
+            it.name: member.ports_of(it.hca_guids) if member else it.hca_guids
+            for it in hosts
+            if it.hca_guids and it.name in kinds
+            for member in (each.member(it.name),)
+        }
+        limit = PartitionLimit(name=each.name, pkey=each.pkey, members=kinds, ports=ports,
+                               exclusive=each.members != "all")  # fmt: skip
+        partitions.append(limit)
     guids = {f"{it.name}/hca-{n}": guid for it in hosts for n, guid in enumerate(it.hca_guids)}
     cables = {
         guids[to]: f"{switch.name} {name}"
@@ -213,7 +225,7 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         hcas=fabric.hcas,
         rate_gbit_s=fabric.rate_gbit_s,
         mtu_bytes=fabric.mtu_bytes,
-        partitions=(default, *(_limit_of(each, hosts) for each in fabric.partitions)),
+        partitions=tuple(partitions),
         master_priority=own[0].sm_priority if own else None,
         standbys=len(own) - 1 if own else None,
         adaptive_routing=fabric.adaptive_routing,
@@ -226,24 +238,6 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
 def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
     """The workers on the fabric that Railyard logs in to: it cannot ask the others."""
     return tuple(host for host in on_infiniband(spec) if host.ssh is not None)
-
-
-def _limit_of(partition: IbPartition, hosts: Sequence[Host]) -> PartitionLimit:
-    members: dict[str, Membership] = {
-        it.name: kind for it in hosts if (kind := partition.membership_of(it.name)) is not None
-    }
-    return PartitionLimit(
-        name=partition.name,
-        pkey=partition.pkey,
-        members=members,
-        ports={
-            host.name: member.ports_of(host.hca_guids) if member else host.hca_guids
-            for host in hosts
-            if host.hca_guids and host.name in members
-            for member in (partition.member(host.name),)
-        },
-        exclusive=partition.members != "all",
-    )
 
 
 @cache
