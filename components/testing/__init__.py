@@ -154,20 +154,18 @@ class _Fakes(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         asked = cast("dict[str, str]", args.args)  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
-        if args.token == OUTPUTS:
-            name, own_outputs = asked["name"], dict[str, Json]()
-            stacks = {self.run.stack: own_outputs, **self.run.others}
-            found = stacks.get(name.rpartition("/")[2])
-            if found is None:
-                return {}, [("name", f'unknown stack "{name}"')]
-            return {"name": name, "outputs": dict(found)}, []
-        if args.token != OWN_STATE:
+        own_outputs = dict[str, Json]()
+        answers = {
+            OUTPUTS: ("name", {self.run.stack: own_outputs, **self.run.others}),
+            OWN_STATE: ("stackName", {self.run.stack: self.run.state, **self.run.states}),
+        }
+        if args.token not in answers:
             raise LookupError(f"the program calls {args.token}, which this engine does not answer")
-        wanted = asked["stackName"]
-        states = {self.run.stack: self.run.state, **self.run.states}
-        found = states.get(wanted.removeprefix(f"{_ORGANIZATION}/{self.run.project}/"))
+        key, stacks = answers[args.token]
+        wanted = asked[key]
+        found = stacks.get(wanted.removeprefix(f"{_ORGANIZATION}/{self.run.project}/"))
         if found is None:
-            return {}, [("stackName", f'unknown stack "{wanted}"')]
+            return {}, [(key, f'unknown stack "{wanted}"')]
         return {"name": wanted, "outputs": dict(found)}, []
 
 
@@ -201,9 +199,14 @@ class _Monitor(mocks.MockMonitor):
         answer = cast("Any", super().RegisterResource(request))  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
         if request.type == "pulumi:pulumi:Stack":
             return answer
-        for key in request.additionalSecretOutputs:
-            if key in answer.object.fields:
-                _seal(answer.object.fields[key])
+        for key in {*request.additionalSecretOutputs} & {*answer.object.fields}:
+            value = answer.object.fields[key]
+            if value.string_value != UNKNOWN and SECRET_KEY not in value.struct_value.fields:
+                # Put it into the secret envelope, as the engine does.
+                inner = struct_pb2.Value()
+                inner.CopyFrom(value)
+                value.struct_value.fields[SECRET_KEY].string_value = SECRET_MARK
+                value.struct_value.fields["value"].CopyFrom(inner)
         recorded = _recorded(request, answer.urn)
         with self.lock:
             if recorded.urn in self.graph.answers:
@@ -220,16 +223,6 @@ class _Monitor(mocks.MockMonitor):
         if request.urn.split("::")[2] == "pulumi:pulumi:Stack":
             self.graph.outputs = json_format.MessageToDict(request.outputs)
         return cast("Any", super().RegisterResourceOutputs(request))  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
-
-
-def _seal(value: struct_pb2.Value) -> None:
-    """Put a value into the secret envelope, as the engine does with secret outputs."""
-    if SECRET_KEY in value.struct_value.fields or value.string_value == UNKNOWN:
-        return
-    inner = struct_pb2.Value()
-    inner.CopyFrom(value)
-    value.struct_value.fields[SECRET_KEY].string_value = SECRET_MARK
-    value.struct_value.fields["value"].CopyFrom(inner)
 
 
 def _name(urn: str) -> str:
