@@ -63,10 +63,10 @@ def diff_settings(
 
     `actual` may hold more keys than wanted: they do not belong to Railyard and are never reported.
     """
+    moved = (item for item in desired.items() if actual.get(item[0], ABSENT) != item[1])
     return tuple(
         Difference(where, setting, actual.get((where, setting), ABSENT), value)
-        for (where, setting), value in sorted(desired.items())
-        if actual.get((where, setting), ABSENT) != value
+        for (where, setting), value in sorted(moved)
     )
 
 

@@ -184,12 +184,13 @@ def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Text
         return texts(value, place)
     flat: Texts = {}
     entries = value if _is_map(value) else {each: each for each in setting.spell(value)}
+    is_one_place = "{}" not in place  # thousands of VLANs are
     for key, entry in entries.items():
+        where = place if is_one_place else place.format(key)
         if is_state(entry):
-            flat |= texts(entry, place.format(key))
+            flat |= texts(entry, where)
         elif (said := setting.say(entry)) is not None:
-            name = setting.split(key) if setting.split else (place.format(key), text.format(key))
-            flat[name] = said
+            flat[setting.split(key) if setting.split else (where, text.format(key))] = said
     return flat
 
 
