@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, Effect, diff_settings
-from components.core.settings import Impact, table
+from components.core.settings import Impact, Texts, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
 
@@ -82,21 +82,32 @@ def effect_of(system: str, change: Difference) -> Effect:
     return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
-def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
-    """Whether the target is complete for the list to which the setting belongs."""
+def _begins(where: str, target: SwitchState) -> tuple[str, ...]:
+    """How settings of a place begin if they belong to a list that the target has completely."""
     kind, _, name = where.partition(" ")
     if kind == "partition":
-        return target.ib is not None
+        return ("",) if target.ib is not None else ()
     if kind == "port":
         port = target.ports.get(name, _NO_PORT)
         # Recorded maps and buffers come back in the system's own words.
         words = ("dscp_", "priority_") if {"trust", "buffers"} & {*port.native} else ()
-        begins = ("trunk_vlan_",) if port.trunk_vlans is not None else ()
-        is_class = setting.endswith("_schedule") and port.strict_classes is not None
-        return is_class or setting.startswith((*begins, *words))
+        return (*words, *(("trunk_vlan_",) if port.trunk_vlans is not None else ()))
     routed = (n for each in target.addresses or {} for n in (f"address_{each}_", f"mtu_{each}"))
-    bgp = ("bgp_",) if target.bgp is not None and setting != "bgp_max_paths" else ()
-    return kind == "switch" and setting.startswith(("vlan_", *bgp, *routed))
+    bgp = ("bgp_",) if target.bgp is not None else ()
+    return ("vlan_", *bgp, *routed) if kind == "switch" else ()
+
+
+def _gone(has: Texts, wanted: Texts, target: SwitchState) -> Texts:
+    """What goes because a list of the target lacks it."""
+    begins = {where: _begins(where, target) for where in {where for where, _ in has}}
+    ports = target.ports.items()
+    strict = {f"port {name}" for name, port in ports if port.strict_classes is not None}
+    return {
+        (where, setting): ABSENT
+        for where, setting in has.keys() - wanted.keys()
+        if (setting.startswith(begins[where]) and setting != "bgp_max_paths")
+        or (where in strict and setting.endswith("_schedule"))
+    }
 
 
 def find_effects(
@@ -108,8 +119,8 @@ def find_effects(
     idle |= {"subnet manager"} if is_off else set()
     # The lists of a target (`components.fabric.targets`) are complete.
     has, wanted = actual.settings(), target.settings()
-    gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
-    changes = (each for each in diff_settings(has, wanted | gone) if each.where not in idle)
+    every = diff_settings(has, wanted | _gone(has, wanted, target))
+    changes = (each for each in every if each.where not in idle)
     return {each: effect for each in changes if (effect := effect_of(system, each))}
 
 
