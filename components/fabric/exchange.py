@@ -248,12 +248,13 @@ class Exchange:
         """Change and read until nothing is left to change, and save; it puts nothing back."""
         reading, sent, stopped = before, list[base.Change](), list[Difference]()
         for _ in range(MAX_ROUNDS):
-            changes = plan_changes(self.driver, reading.state, aim(reading))
+            target = aim(reading)
+            changes = plan_changes(self.driver, reading.state, target)
             if not changes:
                 self._save(taken)
                 words = describe_changes(stopped)
                 return Outcome(before.state, reading.state, base.flatten(sent), words)
-            effects = find_effects(self.driver.name, reading.state, aim(reading))
+            effects = find_effects(self.driver.name, reading.state, target)
             stopped += interrupting(effects)
             if not may_interrupt:
                 moves.refuse_interruptions(self.session.where, interrupting(effects), taken)
