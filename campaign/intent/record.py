@@ -155,12 +155,11 @@ def _switches(
 
 
 def _reboots(plan: ClusterPlan, notes: Mapping[str, str]) -> dict[str, str]:
+    steps = [each for group in plan.reboots for each in group.steps]
+    said = {each.name: (notes.get(each.serves, ""), notes.get(each.name, "")) for each in steps}
     return {
-        each.name: each.request.render(
-            "; ".join(filter(None, (notes.get(each.serves, ""), notes.get(each.name, ""))))
-        )
-        for group in plan.reboots
-        for each in group.steps
+        each.name: with_repair(each.request.render(), "; ".join(filter(None, said[each.name])))
+        for each in steps
     }
 
 

@@ -72,7 +72,7 @@ def printed_of(plan: ClusterPlan) -> dict[str, str]:
         if plan.kubernetes.access is not None:
             printed[plan.kubernetes.access.name] = kubeconfig()
     if plan.cloud is not None:
-        made = [item.step for item in plan.cloud.objects] + [step for step, _ in plan.cloud.images]
+        made = [item.step for item in (*plan.cloud.objects, *plan.cloud.images)]
         facts = ("id", "operation", "image")
         printed |= {
             step: json.dumps({each: f"{each}-of-{step}" for each in facts}) for step in made
