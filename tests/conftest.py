@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from lab.cluster.plane import ControlPlane
 from lab.cluster.testing import running_plane
@@ -21,6 +22,9 @@ _OBJECTS_A_COLLECTION: Final = 1_000_000
 """New objects between two garbage collections, as in our own programs (`core/start.py`)."""
 
 
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 gc.disable()  # what is collected stays: a third of the time was looking at it
 
 
