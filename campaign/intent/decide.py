@@ -68,6 +68,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "refuse_lab_parts": giving(None),
     "refused_unpinned": giving(""),
     "open_existing": giving(None),
+    "read_outputs": giving(None),
 }
 """Of `stacks.guard`: what would leave this process, or is about pins and the lab."""
 
