@@ -77,11 +77,11 @@ def test_what_could_not_be_asked_is_evidence_too(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_switch_without_routed_links_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*asked: object) -> dict[str, PortCounters]:
-        del asked
-        return {"Ethernet1/1": PortCounters({}, None, 0)}
+    def read(*_: object, bfd: bool | None) -> tuple[dict[str, PortCounters], Sessions | None]:
+        assert bfd is None, "its sessions are not asked for"
+        return {"Ethernet1/1": PortCounters({}, None, 0)}, None
 
-    monkeypatch.setattr(counters, "read_counters", read)
+    monkeypatch.setattr(counters, "read_counted", read)
     assert asyncio.run(read_snapshot([replace(LEAF, links=None)], {})).lost == {"leaf-01": ()}
 
 

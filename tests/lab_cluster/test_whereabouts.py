@@ -119,7 +119,7 @@ def test_addresses_of_a_lost_node_come_back_by_the_reconciler_alone(rails: Site)
     rails.apply([schedule, deployment(RECONCILER, IMAGE, strategy="Recreate")])
     wait_until("the reconciler", lambda: "2" not in allocations(rails), 120)
     assert allocations(rails) == {"1": "default/next", "3": "default/further"}
-    assert rails.api.find(reserved) is None
+    wait_until("the reservation to follow", lambda: rails.api.find(reserved) is None, 120)
     assert start(rails, "last", "gpu01") == "10.10.111.2"
 
 
