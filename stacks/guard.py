@@ -56,7 +56,8 @@ _WHOLE: Final = (
 _NO_PIECE: Final = (
     "the state of stack {0} is a piece of a split site, and Pulumi.{0}.yaml lacks `railyard:piece`:"
     " it would set up the whole site.\n  fix    bring the line back:"
-    " `pulumi config set railyard:piece UNIT --stack {0}`.\nNothing was touched."
+    " `pulumi config set railyard:piece UNIT --stack {0}`; if it is a site of its own now, remove"
+    " `piece_digest` from its outputs (pulumi stack export, then import).\nNothing was touched."
 )
 
 

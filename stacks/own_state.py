@@ -26,15 +26,15 @@ OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
 """The function of the engine behind `StackReference`, which would be a resource of the state."""
 
 
-def _read(name: str, attempts: int) -> object:
+def _read(function: str, key: str, name: str, attempts: int = ATTEMPTS) -> object:
     """Ask the engine again: a file backend empties the state's file before it writes it."""
     try:
-        return cast("object", pulumi.runtime.invoke(OWN_STATE, {"stackName": name}).value)
+        return cast("object", pulumi.runtime.invoke(function, {key: name}).value)
     except Exception as error:  # the SDK raises plain exceptions
         if attempts <= 1 or WRITING not in str(error):
             raise
     Event().wait(PAUSE_S)
-    return _read(name, attempts - 1)
+    return _read(function, key, name, attempts - 1)
 
 
 def note_names() -> set[str]:
@@ -74,7 +74,7 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
 def read_outputs(stack: str) -> Mapping[str, object] | None:
     """Read the outputs of a stack of this project; None if it does not exist."""
     try:
-        answer = cast("object", pulumi.runtime.invoke(OUTPUTS, {"name": _full(stack)}).value)
+        answer = _read(OUTPUTS, "name", _full(stack))
     except Exception as error:  # the SDK raises plain exceptions
         if _is_unknown(error):
             return None
@@ -102,7 +102,7 @@ def _full(stack: str) -> str:
 
 
 def _read_state(stack: str) -> Applied:
-    answer = _read(_full(stack), ATTEMPTS)
+    answer = _read(OWN_STATE, "stackName", _full(stack))
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))

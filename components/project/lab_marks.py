@@ -8,8 +8,8 @@ configuration that `make up` writes, and loopback addresses of all devices.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -24,7 +24,6 @@ STAND_IN_MODULES: Final = (b" -m standins.", b" -m lab.")
 """Part of the command in such a program; a shim for a real plugin has neither."""
 STATE_MARK: Final = "railyard-lab"
 """A file of this name in a folder of states says that `make clean` deletes them."""
-_LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|::1")
 _HEAD_BYTES: Final = 4096
 _SALT_PARTS: Final = 5
 _ROUNDS: Final = 1_000_000
@@ -44,8 +43,15 @@ def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
     return tuple(
         f"{name} at {address}"
         for name, address in addresses
-        if not has_placeholder(address) and not _LOOPBACK.fullmatch(address)
+        if not has_placeholder(address) and not _is_loopback(address)
     )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return IPv4Address(address).is_loopback
+    except AddressValueError:
+        return address in {"localhost", "::1"}
 
 
 def is_stand_in(program: Path) -> bool:

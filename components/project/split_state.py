@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 Record: TypeAlias = dict[str, Any]
@@ -58,9 +59,16 @@ def without_records(state: State) -> State:
 
 
 def split_state(
-    state: State, stack: str, shares: Sequence[Share], shared: frozenset[str]
+    state: State,
+    stack: str,
+    shares: Sequence[Share],
+    shared: frozenset[str],
+    mark: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, State]:
-    """Return the state of each new stack; all get the records with the names `shared`."""
+    """Return the state of each new stack; all get the records with the names `shared`.
+
+    Each gets the outputs `mark` too: by them an update knows that it is the stack of a piece.
+    """
     records = records_of(state)
     root = {name_of(each) for each in records if each["type"] == _STACK}
     rest = {name_of(each) for each in records}.difference(*(share.names for share in shares))
@@ -72,7 +80,11 @@ def split_state(
         used = {str(each.get("provider") or "").rpartition("::")[0] for each in kept}
         used |= {each["urn"] for each in kept if not str(each["type"]).startswith(_PROVIDER)}
         own = [each for each in records if each["urn"] in used]
-        found[share.stack] = _with(state, _moved(own, stack, share.stack))
+        moved = _moved(own, stack, share.stack)
+        for each in moved:
+            if each["type"] == _STACK:
+                each["outputs"] = {**(each.get("outputs") or {}), **mark}
+        found[share.stack] = _with(state, moved)
     return found
 
 

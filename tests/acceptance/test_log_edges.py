@@ -8,7 +8,7 @@ import pytest
 
 from components.acceptance.digest import parse_training_log
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.logs.lines import LONGEST_LINE, read_lines
+from components.acceptance.logs.lines import LONGEST_LINE, last_digit, read_lines
 from components.acceptance.logs.log_model import NcclLog, PerftestLog, TrainingLog
 from components.acceptance.logs.nccl import Run, parse_nccl_log
 from components.acceptance.logs.nccl_lines import Paths, Table
@@ -49,6 +49,13 @@ def test_runs_of_one_rank_each_are_one_launch_without_mpi() -> None:
 )
 def test_the_numbers_of_a_log_in_one_line(text: str, summary: str) -> None:
     assert judge_nccl_text(text).summary.startswith(summary)
+
+
+def test_a_number_that_no_float_holds_is_no_crash() -> None:
+    """`0e999` in place of a time; a log can be damaged anywhere."""
+    assert [last_digit(each) for each in ("0e999", "0e-999", "12.50", "3e2")] == [
+        float("inf"), 0.0, 0.01, 100.0,
+    ]  # fmt: skip
 
 
 def test_a_row_without_the_operation_that_its_header_has_may_be_cut() -> None:

@@ -97,9 +97,12 @@ def test_a_join_gives_the_same_records_again() -> None:
     assert records_of(joined)[0]["outputs"] == {"verdict": "passed"}
 
 
-def test_a_join_can_drop_outputs_that_mark_a_piece() -> None:
-    parts = split_state(state(), "prod", SHARES, SHARED)
-    assert records_of(join_states(parts, "prod", ("verdict",)))[0]["outputs"] == {}
+def test_a_piece_is_marked_until_it_is_joined() -> None:
+    parts = split_state(state(), "prod", SHARES, SHARED, {"piece_digest": ""})
+    for part in parts.values():
+        assert records_of(part)[0]["outputs"] == {"verdict": "passed", "piece_digest": ""}
+    joined = join_states(parts, "prod", ("piece_digest",))
+    assert records_of(joined)[0]["outputs"] == {"verdict": "passed"}
 
 
 def test_a_joined_record_follows_all_that_it_needs() -> None:

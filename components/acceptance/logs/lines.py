@@ -208,9 +208,9 @@ def number(word: str) -> float | None:
 
 
 def last_digit(word: str) -> float:
-    """The value of a number's last digit, as it is printed."""
+    """The value of a number's last digit, as it is printed; infinite if no float holds it."""
     mantissa, _, exponent = word.lower().partition("e")
-    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return float(f"1e{int(exponent or 0) - len(mantissa.partition('.')[2])}")
 
 
 def read_chunks(file: Stream | IO[bytes]) -> Iterator[str]:
