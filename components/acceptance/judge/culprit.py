@@ -214,7 +214,8 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
     all rails shows a rail that is slow as a whole.
     """
     by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
-    keys = [_keys(each) for each in results]
+    kinds = [(each.crosses, each.test, each.gpu_memory) for each in results]
+    keys = [(kind, (*kind, each.rail)) for kind, each in zip(kinds, results, strict=True)]
     measured = [(each.share, at) for at, each in enumerate(results) if each.share is not None]
     for share, index in sorted(measured):
         for key in keys[index]:
@@ -235,11 +236,6 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
         elif each.share is not None and each.share < least:
             found[index] = each.share / least * SLOW_TEST
     return found
-
-
-def _keys(each: PairResult) -> tuple[tuple[object, ...], ...]:
-    kind = (each.crosses, each.test, each.gpu_memory)
-    return (kind, (*kind, each.rail))
 
 
 def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect, ...]:
