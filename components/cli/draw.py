@@ -387,4 +387,4 @@ def draw(
         say(text, nl=False)
         return
     write_text(path, text)
-    say(f"{path}: {spec.name}")
+    say(f"wrote {path}")

@@ -18,6 +18,7 @@ from components.checks.render import render_problem
 from components.checks.site import check_loaded
 from components.cli.app import TextOrJson, say
 from components.core.errors import SpecError
+from components.core.plain_text import counted
 from components.core.problem import Finding, Lines, finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
@@ -83,7 +84,7 @@ def describe_age(today: date) -> str:
     """State the date and age of the catalogue, and the next command if it is too old."""
     days = max((today - releases.AS_OF).days, 0)  # a clock may be behind
     late = " Newer lines are probably out: run `make catalogue`, or take a newer Railyard."
-    said = f"The catalogue is of {releases.AS_OF:%-d %B %Y}, {days} days old."
+    said = f"The catalogue is of {releases.AS_OF:%-d %B %Y}, {counted(days, 'day')} old."
     return said + late * (days > releases.STALE_DAYS)
 
 

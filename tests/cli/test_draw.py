@@ -87,7 +87,7 @@ def test_a_site_without_cables_is_drawn(railyard: Call, tmp_path: Path) -> None:
     assert "dgx-roce" in _texts(draw_site(bare))
     site = str(EXAMPLES / "dgx-roce" / "site.yaml")
     out = tmp_path / "out.svg"
-    assert railyard("draw", site, "--out", str(out)).out == f"{out}: dgx-roce\n"
+    assert railyard("draw", site, "--out", str(out)).out == f"wrote {out}\n"
     assert out.read_text() == draw_site(spec) == railyard("draw", site, "-o", "-").out
     done = railyard("draw", site, "--out", str(tmp_path / "no" / "out.svg"))
     assert (done.code, done.out) == (2, "")
