@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from components.catalogue.switches.switch_model import Release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
@@ -144,8 +144,7 @@ class _Asked:
         return None if routed else self.system.routing
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """One row of a topic: settings that a switch may not support."""
 
     at: str
@@ -159,8 +158,7 @@ class _Row:
     """The fix, if it differs from the topic's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
+class _Topic(NamedTuple):
     """One rule; at each place the first row that a switch does not support counts."""
 
     text: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Final
+from typing import Final, NamedTuple
 
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch, SwitchPort
@@ -16,8 +15,7 @@ LEAF: Final = 0
 SPINE: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LinkEnd:
+class LinkEnd(NamedTuple):
     """One port of a switch that the file says leads to another switch."""
 
     switch: Switch
@@ -30,8 +28,7 @@ class LinkEnd:
         return self.switch.name, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """Two ends naming each other, in the order of the file."""
 
     one: LinkEnd

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -31,8 +31,7 @@ class Script(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One step of the way: lines that belong together."""
 
     lines: tuple[str, ...]
@@ -152,8 +151,7 @@ class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchang
     """Another user's unfinished change is on the switch, and our change would break it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """How a system takes changes as a candidate, and takes them back unless they are confirmed.
 
     In a line `{name}` is the name that we give the candidate, `{id}` the system's own name for it.
@@ -187,8 +185,7 @@ class Guard:
     """The driver's note about a switch that saves each applied change; empty: none does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(NamedTuple):
     """How traffic leaves a switch with BGP sessions before it changes, and comes back after it.
 
     The lines are saved with the change, so the way back ends with a save.
@@ -231,8 +228,7 @@ def ask_once(command: str, parse: Callable[[Answer], FoundT]) -> Question[FoundT
     return Question((command,), read)
 
 
-@dataclass(frozen=True, slots=True)
-class ByHand:
+class ByHand(NamedTuple):
     """How a person splits a port, if an undo by Railyard could not lead back exactly."""
 
     why: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import yaml
 
@@ -35,8 +35,7 @@ _NO_STATES: Final[Question[dict[str, bool]]] = Question((), lambda _answers: {})
 Lines = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RoceProfile:
+class RoceProfile(NamedTuple):
     """The one RoCE profile of a system, which gives trust, priorities and classes together."""
 
     priority: int
@@ -52,8 +51,7 @@ class RoceProfile:
     """First release in which a port can have other thresholds and shares."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recommended:
+class Recommended(NamedTuple):
     """Thresholds and most marked packets for ports of one speed and faster ones."""
 
     from_gbit_s: int
@@ -68,8 +66,7 @@ OTHERS: Final = Recommended(0, 150, 1500, 100, "NVIDIA sets them for ports of ev
 """For systems without their own, and for a switch of which the file has only the name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caution:
+class Caution(NamedTuple):
     """A fact that a person should know beforehand, although no rule refuses it."""
 
     text: str
@@ -80,8 +77,7 @@ class Caution:
     """It concerns only links without addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedForm:
+class RoutedForm(NamedTuple):
     """How a routed system writes its routing; the defaults are Cumulus'."""
 
     loopback: str = "lo"
@@ -110,8 +106,11 @@ class RoutedForm:
     """Cautions about files that route such a switch."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkForm:
+USUAL_FORM: Final = RoutedForm()
+"""The form of most systems."""
+
+
+class LinkForm(NamedTuple):
     """How a system writes the speed, FEC and negotiation of a link."""
 
     words: Callable[[LinkSettings, int | None], Mapping[str, str]]
@@ -228,7 +227,7 @@ class SwitchSystem:
     """First release whose adaptive routing is past beta."""
     routing: Release | str = "its driver sets no routed ports and no BGP"
     """First release that can route between switches."""
-    routed: RoutedForm = RoutedForm()
+    routed: RoutedForm = USUAL_FORM
     """How the system writes its routing."""
     drain: base.Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
