@@ -17,6 +17,8 @@ _T = TypeVar("_T")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPREAD: Final = "..."
 """The key of a mapping that adds its own keys to those around it."""
+reader_of: Final = cache(TypeAdapter[Any])
+"""The reader of a kind of value: building one takes longer than reading a table or a request."""
 
 
 @cache
@@ -58,11 +60,7 @@ def _texts_of(module: str, row: str, words: Mapping[str, object]) -> dict[str, s
 def typed_table(kind: type[_T], module: str, part: str = "") -> _T:
     """Read the table with a module's own name, or a part; ValidationError if it does not fit."""
     table = read_table(module, Path(module).stem)
-    return _reader_of(kind).validate_python(table[part] if part else table)
-
-
-_reader_of: Final = cache(TypeAdapter[Any])
-"""Most tables are one of a few kinds, and building a reader takes longer than reading."""
+    return reader_of(kind).validate_python(table[part] if part else table)
 
 
 def object_of(package: str, template: str, /, **words: object) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from itertools import pairwise
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from components.core.errors import UsageError
+from components.core.templates import reader_of
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/-]+")
 """A key without quotes."""
@@ -122,15 +122,10 @@ def as_json(text: str) -> str:
         return text
 
 
-@cache
-def _adapter(kind: type[object]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def read_request(kind: type[_Request], text: str, what: str) -> _Request:
     """Parse and validate a request; UsageError names its first fault."""
     try:
-        return _adapter(kind).validate_json(as_json(text))
+        return reader_of(kind).validate_json(as_json(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the text"
