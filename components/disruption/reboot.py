@@ -250,7 +250,7 @@ def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     """Perform the requests on stdin that the last run of this resource did not perform.
 
     The hosts of a group go together; if any fails, the groups after it are not touched. The output
-    has a record of each host, and the evidence of those that were looked at.
+    has a record of each host, and the evidence of each host that it read.
     """
     was, said = sending.read_records(environ.get(sending.PREVIOUS_OUTPUT, "")), ""
     asked = [(part, parse_request(part.stdin)) for part in sending.split_parts(text)]

@@ -98,7 +98,7 @@ def _begins(where: str, target: SwitchState) -> tuple[str, ...]:
 
 
 def _gone(has: Texts, wanted: Texts, target: SwitchState) -> Texts:
-    """What goes because a list of the target lacks it."""
+    """The settings to remove: a complete list of the target lacks them."""
     begins = {where: _begins(where, target) for where in {where for where, _ in has}}
     ports = target.ports.items()
     strict = {f"port {name}" for name, port in ports if port.strict_classes is not None}
@@ -113,7 +113,7 @@ def _gone(has: Texts, wanted: Texts, target: SwitchState) -> Texts:
 def find_effects(
     system: str, actual: SwitchState, target: SwitchState
 ) -> Mapping[Difference, Effect]:
-    """The changes that running traffic notices: none on a port that is down, or an idle manager."""
+    """The changes that running traffic notices; a port that is down or an idle manager has none."""
     is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
     idle |= {"subnet manager"} if is_off else set()
