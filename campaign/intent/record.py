@@ -94,9 +94,9 @@ def _steps(
     notes = decision.notes
     yield from _cloud(plan, notes, printed)
     yield from _switches(plan, notes, before, printed)
-    machines, boots = machines_of(plan), _reboots(plan, notes)
+    machines, noted = machines_of(plan), _with_reboots(plan, notes)
     for step in plan.steps:
-        stdin = boots.get(step.name) or _stdin(step, notes.get(step.name, ""))
+        stdin = _stdin(step, noted.get(step.name, ""))
         yield _registered(step, machines, stdin, printed)
     for group in plan.upgrades:
         for each in group.steps:
@@ -154,13 +154,11 @@ def _switches(
         )
 
 
-def _reboots(plan: ClusterPlan, notes: Mapping[str, str]) -> dict[str, str]:
+def _with_reboots(plan: ClusterPlan, notes: Mapping[str, str]) -> Mapping[str, str]:
+    """The notes of all steps; a reboot has that of the step that it serves too."""
     steps = [each for group in plan.reboots for each in group.steps]
     said = {each.name: (notes.get(each.serves, ""), notes.get(each.name, "")) for each in steps}
-    return {
-        each.name: with_repair(each.request.render(), "; ".join(filter(None, said[each.name])))
-        for each in steps
-    }
+    return {**notes, **{name: "; ".join(filter(None, each)) for name, each in said.items()}}
 
 
 def _stdin(step: RemoteStep, note: str) -> str:
