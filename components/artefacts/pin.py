@@ -36,12 +36,11 @@ from components.artefacts.web import (
 )
 from components.core.errors import Bug
 from components.core.problem import Json
+from components.core.templates import LOADER
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of
 from components.model.operators import ChartSource, ChartValues
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml: NVIDIA's index is megabytes of YAML."""
 _V_BEFORE: Final = frozenset({"nvidia-device-plugin"})
 """Charts whose default tag is `v` and the chart's `appVersion` (its templates/_helpers.tpl)."""
 _COMPLETED: Final = frozenset({"driver#image", "gds#image", "gdrcopy#image", "vgpuManager#image"})
@@ -66,7 +65,7 @@ def find_in_index(source: ChartSource, access: Access, at: str) -> tuple[str, st
     index = f"{at.rstrip('/')}/index.yaml"
     text = fetch(index, access)
     try:
-        found = cast("Mapping[str, Json]", yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
+        found = cast("Mapping[str, Json]", yaml.load(text, LOADER))  # noqa: S506 - a safe loader
         entries = cast("Mapping[str, list[Mapping[str, Json]]]", found["entries"])
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise fetch_error(index, "no-index") from error
@@ -165,7 +164,7 @@ def _join(name: str, version: str) -> str:
 
 
 def _mapping(text: bytes) -> ChartValues:
-    found: object = yaml.load(text, _LOADER) if text else {}  # noqa: S506 - a safe loader
+    found: object = yaml.load(text, LOADER) if text else {}  # noqa: S506 - a safe loader
     return cast("ChartValues", found) if isinstance(found, dict) else {}
 
 

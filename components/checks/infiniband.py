@@ -105,12 +105,12 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
 
     Write an entry for each of two switches in one housing: no link joins them.
     """
-    managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
     # `switch-model` reports those in `switches`.
     for switch in [each for each in list_ib_switches(spec) if each.path[0] != "switches"]:
         where = Here(switch, switch.path)("model")
         if not switch.names:
             what = f"Railyard does not know the InfiniBand switch model {switch.model}."
+            managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
             yield Finding(what, where, f"use one of: {', '.join((*list_plain(), *managed))}.")
         if len([half for half in switch.halves if {*half} & {*switch.ports}]) > 1:
             yield find("ib-switch-ports", *where, switch=switch, ports=switch.describe_ports())

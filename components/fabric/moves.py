@@ -9,12 +9,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
-from components.core.templates import fault_text
+from components.core.templates import fault_text, reader_of
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.parts import Identity, fold_ports
 from components.fabric.state import SwitchState
@@ -265,19 +265,16 @@ class SwitchEvidence:
     """How traffic left the switch for this change; it is back. Empty: none was sent away."""
 
 
-_EVIDENCE = TypeAdapter(SwitchEvidence)
-
-
 def previous_of(text: str) -> SwitchState | None:
     """The settings that the last run owned, from its evidence; None without evidence."""
     try:
-        return _EVIDENCE.validate_json(text).desired
+        return reader_of(SwitchEvidence).validate_json(text).desired
     except ValidationError:
         return None
 
 
 def dump_evidence(evidence: SwitchEvidence) -> str:
     """The evidence as indented JSON."""
-    document = _EVIDENCE.dump_python(evidence, mode="json", exclude_defaults=True)
+    document = reader_of(SwitchEvidence).dump_python(evidence, mode="json", exclude_defaults=True)
     document["desired"] = fold_ports(document["desired"])
     return json.dumps(document, indent=1) + "\n"

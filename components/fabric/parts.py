@@ -21,8 +21,10 @@ DEFAULT: Final = "default"
 """No line sets it: the value is the system's default. Undo leaves no line behind."""
 WHOLE: Final = "whole"
 """Key of a switch's `native` that holds words on the whole configuration."""
-_LIST: Final = TypeAdapter(tuple[str, ...])
-_FIELDS: Final = TypeAdapter(dict[str, str])
+LATER: Final = ConfigDict(defer_build=True)
+"""For readers of answers: `check` reads none, so they are built at first use."""
+_LIST: Final = TypeAdapter(tuple[str, ...], config=LATER)
+_FIELDS: Final = TypeAdapter(dict[str, str], config=LATER)
 UP: Final = "established"
 """How every system calls a session that carries routes (RFC 4271), in capitals or not."""
 _SHOWN: Final = 200

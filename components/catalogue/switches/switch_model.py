@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortPlace
+from components.core.templates import LOADER
 
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
 """Letters and digits whose names begin with a vowel, for `an SN2700`."""
@@ -34,9 +35,6 @@ MODE: Final = r"^[2-8]x[1-9][0-9]{0,4}$"
 Mode = Annotated[str, StringConstraints(pattern=MODE)]
 """Parts of a split port and the speed of each in Gbit/s: `2x400`."""
 _SPAN: Final = re.compile(r"\[(\d+)-(\d+)\]")
-LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
-    yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-)
 
 
 class _Facts(BaseModel):

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.fabric.parts import LATER
 from components.fabric.state import OtherPorts, SwitchState
 
 FoundT = TypeVar("FoundT")
@@ -21,8 +22,8 @@ CANDIDATE_PREFIX: Final = "railyard-"
 """Prefix of our candidates' names, by which we find those of a killed run."""
 CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "storms"]
 ValueT = TypeVar("ValueT")
-_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
-_TEXT: Final = TypeAdapter(str)
+_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue, config=LATER)
+_TEXT: Final = TypeAdapter(str, config=LATER)
 
 
 class Script(str):

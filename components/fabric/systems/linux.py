@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from components.fabric.parts import Session, Sessions, why_unread
+from components.fabric.parts import LATER, Session, Sessions, why_unread
 from components.fabric.systems.base import Answer, Question
 from components.remote.session_profile import SessionProfile
 
@@ -41,37 +41,43 @@ def find_refusal(
     return text or (failed.group(0) if failed else output)
 
 
-class _Peer(BaseModel):
+class _Shown(BaseModel):
+    """Part of an answer; its reader is built at first use."""
+
+    model_config = LATER
+
+
+class _Peer(_Shown):
     state: str
     networks: int | None = Field(default=None, alias="pfxRcd")
 
 
-class _Summary(BaseModel):
+class _Summary(_Shown):
     peers: dict[str, _Peer] = {}
     """FRR answers `{}` without BGP, or without neighbours."""
 
 
-class _BfdPeer(BaseModel):
+class _BfdPeer(_Shown):
     peer: str
     interface: str = ""
     status: str
 
 
-_BFD_PEERS: Final = TypeAdapter(list[_BfdPeer])
+_BFD_PEERS: Final = TypeAdapter(list[_BfdPeer], config=LATER)
 
 
-class _NextHop(BaseModel):
+class _NextHop(_Shown):
     port: str = Field(alias="interfaceName", default="")
     fib: bool = False
     active: bool = False
 
 
-class _Route(BaseModel):
+class _Route(_Shown):
     selected: bool = False
     hops: list[_NextHop] = Field(alias="nexthops", default=[])
 
 
-_ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
+_ROUTES: Final = TypeAdapter(dict[str, list[_Route]], config=LATER)
 
 
 def sessions_questions(

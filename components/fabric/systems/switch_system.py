@@ -16,6 +16,7 @@ import yaml
 from components.catalogue.switches import switch_model
 from components.catalogue.switches.switch_model import Release
 from components.core.errors import Bug
+from components.core.templates import LOADER
 from components.fabric.parts import Field, IdentityQuestions, Sessions
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import base
@@ -306,7 +307,7 @@ _KINDS: Final[Mapping[str, type]] = {
 def load_facts(name: str, **code: Mapping[str, object]) -> dict[str, Any]:
     """The facts of a system by field of `SwitchSystem`; `code` adds keys to their tables."""
     text = (Path(__file__).parent / name / "system.yaml").read_text()
-    facts: dict[str, Any] = {"name": name} | yaml.load(text, switch_model.LOADER)  # noqa: S506 - a safe one
+    facts: dict[str, Any] = {"name": name} | yaml.load(text, LOADER)  # noqa: S506 - a safe one
     facts |= {key: {**facts[key], **parts} for key, parts in code.items()}
     return {key: _made(key, value) for key, value in facts.items()}
 

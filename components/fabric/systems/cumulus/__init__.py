@@ -20,13 +20,14 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.core.errors import Bug
 from components.core.templates import fault_text
 from components.fabric.moves import Packed
+from components.fabric.parts import LATER
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import base
 from components.fabric.systems.base import Answer, Unreadable
 from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
-_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
+_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue, config=LATER)
 BRIDGE: Final = "br_default"
 ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
 OFF: Final = frozenset({"off", "disabled", "disable", "no", "false"})
@@ -84,7 +85,9 @@ REVISIONS: Final = "nv config revision -o json"
 """An older release refuses it; a change there cannot be taken back by a timer."""
 WAITING: Final = "confirm"
 """State of an unconfirmed revision in force (public clients)."""
-_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(
+    dict[str, dict[str, JsonValue]], config=LATER
+)
 
 
 def load(answer: Answer) -> JsonValue:

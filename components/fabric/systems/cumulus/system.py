@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.parts import WHOLE, Session, is_default, sources, write_text
+from components.fabric.parts import LATER, WHOLE, Session, is_default, sources, write_text
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, linux, switch_system
 from components.fabric.systems import cumulus as nvue
@@ -50,7 +50,7 @@ _ERRORS: Final = (
 openstack/networking-generic-switch looks for (its Cumulus NVUE device); then a service that died
 in an apply (networkop/cx, issue 9), and a file that `nv config patch` cannot read (NVIDIA's own
 tests of NVUE, `test_config_patch_replace`)."""
-_NEIGHBORS: Final = TypeAdapter(dict[str, nvue.Tree])
+_NEIGHBORS: Final = TypeAdapter(dict[str, nvue.Tree], config=LATER)
 _PREFIXES: Final = "address-family ipv4-unicast rx-prefix"
 _VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
 _SVI: Final = re.compile(r"vlan(\d+)")
