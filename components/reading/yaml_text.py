@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
@@ -119,7 +120,18 @@ class _Reader:
         """The value that begins with an event."""
         kind = type(event).__name__
         if kind == "AliasEvent":
-            return self._alias(event)
+            found = self._anchored(event)
+            if found.read is None:
+                self._add(found.line, "the alias contains itself", "remove the alias")
+                return None, Spot(event.start_mark.line + 1)
+            self.count += found.size
+            self.aliased += found.size
+            most = _ALIASED + _ALIASED_EACH * (self.count - self.aliased)
+            if self.aliased > most:
+                what = f"the aliases up to here expand to more than {most} values."
+                fix = "write out the repeated values; aliases that contain other aliases multiply."
+                raise _RefusedError(what, fix, event.start_mark)
+            return _copied(found.read[0]), found.read[1]
         _check_tag(event)
         self.count += 1
         if event.anchor is None:
@@ -238,20 +250,6 @@ class _Reader:
             raise _RefusedError(what, fix, event.start_mark)
         return found
 
-    def _alias(self, event: _Event) -> _Read:
-        found = self._anchored(event)
-        if found.read is None:
-            self._add(found.line, "the alias contains itself", "remove the alias")
-            return None, Spot(event.start_mark.line + 1)
-        self.count += found.size
-        self.aliased += found.size
-        most = _ALIASED + _ALIASED_EACH * (self.count - self.aliased)
-        if self.aliased > most:
-            what = f"the aliases up to here expand to more than {most} values."
-            fix = "write out the repeated values; aliases that contain other aliases multiply."
-            raise _RefusedError(what, fix, event.start_mark)
-        return _copied(found.read[0]), found.read[1]
-
     def _add(self, line: int, what: str, fix: str) -> None:
         place = Place(tuple(self.path), file=self.file, line=line)
         self.problems.append(Finding(f"{what}.", (place,), f"{fix}.", rule="yaml-syntax"))
@@ -279,7 +277,11 @@ def parse_yaml(text: str, file: str) -> YamlText:
     After a syntax error the value is None.
     """
     try:
-        return _read_fast(text, file) or _read_slowly(text, file)
+        # If libyaml cannot read the text, ruamel explains why, or accepts it.
+        if yaml.__with_libyaml__ and not _OLD_BREAKS.search(text):
+            with suppress(yaml.YAMLError, ValueError):
+                return _read(yaml.parse(text, Loader=yaml.CSafeLoader), file)
+        return _read_slowly(text, file)
     except RecursionError:
         return _unreadable(file, text, _not_yaml("the nesting is too deep"))
     except _RefusedError as error:
@@ -293,16 +295,6 @@ def _read(events: Iterator[object], file: str) -> YamlText:
     reader = _Reader(file, cast("Iterator[_Event]", events))
     value, root = reader.document() or (None, None)
     return YamlText(value, Lines(file, root), tuple(reader.problems))
-
-
-def _read_fast(text: str, file: str) -> YamlText | None:
-    """Return None if libyaml cannot read the text: ruamel then explains why, or accepts it."""
-    if not yaml.__with_libyaml__ or _OLD_BREAKS.search(text):
-        return None
-    try:
-        return _read(yaml.parse(text, Loader=yaml.CSafeLoader), file)
-    except (yaml.YAMLError, ValueError):
-        return None
 
 
 def _read_slowly(text: str, file: str) -> YamlText:
