@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, Effect, diff_settings
-from components.core.settings import Impact, Texts, table
+from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
 
@@ -97,19 +97,6 @@ def _begins(where: str, target: SwitchState) -> tuple[str, ...]:
     return ("vlan_", *bgp, *routed) if kind == "switch" else ()
 
 
-def _gone(has: Texts, wanted: Texts, target: SwitchState) -> Texts:
-    """The settings to remove: a complete list of the target lacks them."""
-    begins = {where: _begins(where, target) for where in {where for where, _ in has}}
-    ports = target.ports.items()
-    strict = {f"port {name}" for name, port in ports if port.strict_classes is not None}
-    return {
-        (where, setting): ABSENT
-        for where, setting in has.keys() - wanted.keys()
-        if (setting.startswith(begins[where]) and setting != "bgp_max_paths")
-        or (where in strict and setting.endswith("_schedule"))
-    }
-
-
 def find_effects(
     system: str, actual: SwitchState, target: SwitchState
 ) -> Mapping[Difference, Effect]:
@@ -117,9 +104,18 @@ def find_effects(
     is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
     idle |= {"subnet manager"} if is_off else set()
-    # The lists of a target (`components.fabric.targets`) are complete.
     has, wanted = actual.settings(), target.settings()
-    every = diff_settings(has, wanted | _gone(has, wanted, target))
+    # The lists of a target (`components.fabric.targets`) are complete: what they lack must go.
+    begins = {where: _begins(where, target) for where in {where for where, _ in has}}
+    ports = target.ports.items()
+    strict = {f"port {name}" for name, port in ports if port.strict_classes is not None}
+    gone = {
+        (where, setting): ABSENT
+        for where, setting in has.keys() - wanted.keys()
+        if (setting.startswith(begins[where]) and setting != "bgp_max_paths")
+        or (where in strict and setting.endswith("_schedule"))
+    }
+    every = diff_settings(has, wanted | gone)
     changes = (each for each in every if each.where not in idle)
     return {each: effect for each in changes if (effect := effect_of(system, each))}
 
