@@ -54,13 +54,13 @@ def check_gpu_direct(spec: ClusterSpec) -> Findings:
     """
     for host in spec.workers:
         if host.gpus and spec.settings_of(host).gpu_path == "none":
-            place = written_gpu_path(spec, host)
+            place = _written_gpu_path(spec, host)
             is_short = place.path[-1] == "peermem"
             wanted = "peermem to true" if is_short else "gpu_direct to peermem or dma_buf"
             yield find("gpu-direct", place, needed=wanted)
 
 
-def written_gpu_path(spec: ClusterSpec, host: Host) -> Place:
+def _written_gpu_path(spec: ClusterSpec, host: Host) -> Place:
     """Return the place of the setting for a host's GPU memory: at its group, or for all hosts."""
     owner: HostDefaults | HostGroup = spec.host_defaults
     here = Here(spec.host_defaults, ("host_defaults",))
@@ -121,7 +121,7 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
             yield find("peer-memory-unlike", *where, peermem=str(short).lower(), long=long)
     for host, here in walk(spec, "hosts.*", Host):
         if host.gpus:
-            where = (*here("name"), written_gpu_path(spec, host))
+            where = (*here("name"), _written_gpu_path(spec, host))
             found = _why_not(spec, spec.settings_of(host))
             yield from (Finding(what, where, fix) for what, fix in found)
     # The GPU operator's one driver container builds on one kind of RDMA drivers.
@@ -195,7 +195,7 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
     for nic in [nic for nic in list_nics(spec) if nic.nic.gpu_path in ways and nic.host.gpus]:
         path = nic.nic.gpu_path or ""
         if spec.settings_of(nic.host).gpu_path != "none":
-            is_short = written_gpu_path(spec, nic.host).path[-1] == "peermem"
+            is_short = _written_gpu_path(spec, nic.host).path[-1] == "peermem"
             off = "peermem: false" if is_short else "gpu_direct: none"
             severity = "error" if path == "SYS" else "warning"
             words = {"nic": nic, "way": ways[path], "path": path, "off": off, "severity": severity}

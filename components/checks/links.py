@@ -38,7 +38,7 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
     name the same far end, one of them is wrong.
     """
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
-    answered = {end.path for pair in list_pairs(spec) for end in pair}
+    answered = {end.path for pair in _list_pairs(spec) for end in pair}
     broken = {key: port for key, port in ends.items() if port.path not in answered}
     seen: set[tuple[str, str]] = set()
     ports = {switch.name: switch.ports for switch in spec.switches}
@@ -100,12 +100,12 @@ def check_link_match(spec: ClusterSpec) -> Findings:
     module is as slow. Ends with different speeds, error corrections or negotiation get no link; an
     end without a setting may choose a matching one.
     """
-    for one, other in list_pairs(spec):
+    for one, other in _list_pairs(spec):
         yield from _speeds(one, other)
         for key in LinkSettings.model_fields:
             ours, theirs = (getattr(end.switch.link_of(end.name), key) for end in (one, other))
             if None not in (ours, theirs) and ours != theirs:
-                where = (link_place(one, key), link_place(other, key))
+                where = (_link_place(one, key), _link_place(other, key))
                 yield _unlike(one, other, key, (show_value(ours), show_value(theirs)), where)
         default, mode_differs = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
@@ -155,7 +155,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     yield Finding(f"{_named(one, other)} {what}", where, fix, severity)
 
 
-def link_place(port: PlacedPort, key: str) -> Place:
+def _link_place(port: PlacedPort, key: str) -> Place:
     """The place of a link setting in the file: at the port, or once for all ports."""
     own = port.at(key)[0]
     above = Here(port.switch.links, (*port.path[:2], "links"))
@@ -168,7 +168,7 @@ def _shown(value: str | int | tuple[str, ...] | None) -> str:
     return "all" if value is None else str(value)
 
 
-def list_pairs(spec: ClusterSpec) -> list[tuple[PlacedPort, PlacedPort]]:
+def _list_pairs(spec: ClusterSpec) -> list[tuple[PlacedPort, PlacedPort]]:
     """Return every pair of ends that name each other, once, in the order of the file."""
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     pairs = [(link.one.key, link.other.key) for link in list_links(spec)]
@@ -196,7 +196,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         nic, speed = cable.nic.nic, cable.port.switch.link_of(cable.port.name).speed_gbit_s
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
-            where = (*cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
+            where = (*cable.nic.at("speed_gbit_s"), _link_place(cable.port, "speed_gbit_s"))
             yield find("link-setting-card", *where, cable=cable, nic=nic, speed=speed)
 
 
@@ -230,7 +230,7 @@ def _port(port: PlacedPort, said: LinkSettings) -> Findings:
 
 def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
     """Return the port, for the count of ports, and the place of a setting for all ports."""
-    places = tuple(link_place(port, key) for key in keys)
+    places = tuple(_link_place(port, key) for key in keys)
     own = any(place.path[:4] == port.path for place in places)
     return places if own else (port.place, *places)
 
@@ -265,7 +265,7 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
             name = group[name]
         return name
 
-    for one, other in list_pairs(spec):
+    for one, other in _list_pairs(spec):
         if "routed" in {one.port.mode, other.port.mode}:
             continue
         first, second = root(one.switch.name), root(other.switch.name)

@@ -64,7 +64,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
     """
     for switch, here in walk(spec, "switches.*", Switch):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
-        if routed and switch.routing is None and is_able_to_route(switch):
+        if routed and switch.routing is None and _is_able_to_route(switch):
             yield find("no-routing", *here(f"ports.{routed[0]}.mode"), routed=routed, switch=switch)
         if switch.routing is None:
             continue
@@ -104,7 +104,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
         elif len(routed) > 1:
             what = f"{rail.name} is on routed leaves ({' and '.join(routed)}), which need a "
             fix = f"{'replace gateway by' if rail.gateway else 'add'} "
-            yield Finding(f"{what}gateway each.", where, f"{fix}{suggest_leaves(rail, routed)}.")
+            yield Finding(f"{what}gateway each.", where, f"{fix}{_suggest_leaves(rail, routed)}.")
         elif rail.gateway is None and routed:
             words = {"routed": routed, "rail": rail, "free": rail.subnet.network_address + 1}
             yield find("rail-gateway-missing", *where, **words)
@@ -209,7 +209,7 @@ def in_words(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {more} more" if more > 0 else " and ".join(first)
 
 
-def suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
+def _suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
     """Write the `leaves` for a fix: the rail's subnet in equal parts, one for each leaf."""
     prefix = rail.subnet.prefixlen + (len(leaves) - 1).bit_length()
     if prefix > _SMALLEST:
@@ -259,7 +259,7 @@ def check_rail_leaf(spec: ClusterSpec) -> Findings:
             subnets = f"overlapping subnets {in_words(parts)}"
             what = f"{rail.name} has {subnets}: both leaves announce them."
             where = here(*(f"leaves.{leaf}.subnet" for leaf in group))
-            fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
+            fix = f"choose separate parts, for example {_suggest_leaves(rail, [*rail.leaves])}."
             yield Finding(what, where, fix)
         yield from _ways(spec, rail, here, holders)
 
@@ -362,7 +362,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     """
     routed = [cable for cable in topology.list_cables(spec) if cable.port.port.mode == "routed"]
     # `routed-link` reports ports that cannot be routed.
-    cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
+    cables = [cable for cable in routed if _is_able_to_route(cable.port.switch)]
     in_pods = spec.kubernetes and not spec.pod_network.host_network
     for nic in [nic for nic in topology.list_nics(spec) if nic.nic.pod_address is not None]:
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
@@ -383,7 +383,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
             yield find("routed-port-unused", at((*here.path, key)), rail=rail, key=key)
 
 
-def is_able_to_route(switch: Switch) -> bool:
+def _is_able_to_route(switch: Switch) -> bool:
     """Whether the driver of its system sets routed ports at all."""
     return not isinstance(system_of(switch.os).since("routing"), str)
 

@@ -65,8 +65,8 @@ def pin(
     serves content that the lock or its publisher does not know, 2 unknown file or secret, 4
     something could not be fetched.
     """
-    spec, site = load_pinnable(file)
-    reach = reach_of(spec, file, upstream=upstream)
+    spec, site = _load_pinnable(file)
+    reach = _reach_of(spec, file, upstream=upstream)
     lock, _ = read_lock(site)
     found = pin_site(reach, lock, datetime.now(UTC).date(), update or ())
     codes = [each.error.exit_code for each in found if each.error is not None]
@@ -93,7 +93,7 @@ def pin(
     raise typer.Exit(code)
 
 
-def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
+def _load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
     """Load a site without errors outside its lock, with its file; SpecError is the report."""
     loaded = load_site(file)
     checked = check_loaded(loaded, str(file))
@@ -104,7 +104,7 @@ def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
     return loaded.spec, loaded.path
 
 
-def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
+def _reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
     """The sources of a site, with secrets, logins and values; UsageError if a secret is missing."""
     sources = spec.sources
     logins = [each.login for each in (sources.mirror, sources.registry) if each and each.login]
@@ -197,12 +197,12 @@ def make(
     the site is not pinned, or something differs from the lock, 2 unknown file, 4 something could
     not be fetched.
     """
-    spec, site = load_pinnable(file)
+    spec, site = _load_pinnable(file)
     lock, _ = read_lock(site)
     if unpinned := find_unpinned(spec, lock):
         say(str(unpinned), err=True)
         raise typer.Exit(1)
-    failed = gather(reach_of(spec, file, upstream=not mirror), lock, folder, say)
+    failed = gather(_reach_of(spec, file, upstream=not mirror), lock, folder, say)
     for error in failed:
         say(f"\n{error}", err=True)
     if failed:

@@ -115,7 +115,7 @@ _NEVER: Final = {
 }
 
 
-def secret_parts(value: str, least: int = _LEAST) -> Iterator[str]:
+def _secret_parts(value: str, least: int = _LEAST) -> Iterator[str]:
     """Yield the parts of a secret to mask: one line as a whole, and words like a token."""
     text = value.strip()
     if "\n" not in text:
@@ -128,7 +128,7 @@ def secret_parts(value: str, least: int = _LEAST) -> Iterator[str]:
             yield word
             with suppress(ValueError):  # such as the key in a kubeconfig
                 inner = base64.b64decode(f"{word}{'=' * (-len(word) % 4)}", validate=True).decode()
-                yield from secret_parts(inner, _LONG)
+                yield from _secret_parts(inner, _LONG)
 
 
 def _encodings(secret: str) -> Iterator[str]:
@@ -176,7 +176,7 @@ class Masks:
 
     def add(self, values: Iterable[str], least: int = _LEAST) -> None:
         """Mask these secrets."""
-        self.secrets |= {part for value in values for part in secret_parts(value, least)}
+        self.secrets |= {part for value in values for part in _secret_parts(value, least)}
         self.secrets -= self.names
         self._known = None
 

@@ -144,7 +144,7 @@ KINDS: Final[Mapping[ObjectKind, Kind]] = {
 }  # fmt: skip
 
 
-def parse_item(kind: Kind, document: Document) -> Item:
+def _parse_item(kind: Kind, document: Document) -> Item:
     """Read one object of an answer; CloudError if it has no id or no name."""
     identity, name = _text(document.get("id")), _text(document.get("name"))
     if not identity or not name:
@@ -155,7 +155,7 @@ def parse_item(kind: Kind, document: Document) -> Item:
 def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
     """All objects of a kind, or those with one name."""
     query = [("names", name)] if name and kind.path.endswith("/instances") else []
-    found = (parse_item(kind, each) for each in api.list_items(path_of(api, kind), query))
+    found = (_parse_item(kind, each) for each in api.list_items(path_of(api, kind), query))
     return tuple(item for item in found if name in ("", item.name))
 
 
@@ -182,7 +182,7 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
 def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
     """The object with that id, or None if a list lacks it too."""
     try:
-        return parse_item(kind, api.get(path_of(api, kind, identity)))
+        return _parse_item(kind, api.get(path_of(api, kind, identity)))
     except CloudError as error:
         if error.status not in _GONE:
             raise

@@ -66,7 +66,7 @@ Lines = Mapping[str, str]
 
 
 @once
-def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
+def _peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
     """The data about all workers for each worker: texts by the name of their setting, lines ended.
 
     They grow with the hosts; therefore they are written once, each host keeps one list, and the
@@ -110,7 +110,7 @@ def _ssh(name: str, /, **words: object) -> str:
 @once
 def peer_list(spec: ClusterSpec) -> tools.Tool:
     """The list: each line with the name of its text before it."""
-    lines = (f"{key} {it}\n" for key, text in peer_texts(spec).items() for it in text.splitlines())
+    lines = (f"{key} {it}\n" for key, text in _peer_texts(spec).items() for it in text.splitlines())
     return tools.make_tool("peers", "".join(lines))
 
 
@@ -202,7 +202,7 @@ def mpicont_text(container: str) -> str:
     return _mpicont().replace(_NAME_LINE, f"container={container} #")
 
 
-def short_digest(text: str) -> str:
+def _short_digest(text: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256, as the scripts print it."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -225,7 +225,7 @@ def containers_tool() -> tools.Tool:
     )
 
 
-def containers_call(verb: Verb, **arguments: str) -> tools.ToolCall:
+def _containers_call(verb: Verb, **arguments: str) -> tools.ToolCall:
     """One verb of the tool of this room."""
     words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
     return tools.ToolCall(containers_tool(), verb, words)
@@ -323,8 +323,8 @@ def _step(
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(desired).render(),
-        apply=containers_call(verb, **head),
-        undo=containers_call(_UNDO[verb], **head),
+        apply=_containers_call(verb, **head),
+        undo=_containers_call(_UNDO[verb], **head),
         deadline_s=deadline_s,
     )
 
@@ -353,7 +353,7 @@ def build_digest(build: ImageBuild) -> str:
     """The fingerprint of a build: the image carries it as its label `railyard.build`."""
     lines = enumerate(dockerfile_text().splitlines(), 1)
     file = {f"dockerfile.line_{number:03}": line for number, line in lines}
-    return short_digest(HostState(_arguments(build) | file).render())
+    return _short_digest(HostState(_arguments(build) | file).render())
 
 
 def container_flags(containers: Containers) -> str:
@@ -385,7 +385,7 @@ def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> Host
         # Only the own address makes these differ from host to host.
         "host_config.bind": host.address,
         "container_config.bind": host.address,
-        "mpicont.digest": short_digest(mpicont_text(containers.name)),
+        "mpicont.digest": _short_digest(mpicont_text(containers.name)),
         "mpicont.mode": "755 root",
         "container.image": containers.image,
         "container.flags": container_flags(containers),
@@ -398,7 +398,7 @@ def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> Host
 
 @once
 def _peer_digests(spec: ClusterSpec) -> dict[str, str]:
-    return {f"{name}.digest": short_digest(text) for name, text in peer_texts(spec).items()}
+    return {f"{name}.digest": _short_digest(text) for name, text in _peer_texts(spec).items()}
 
 
 def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str) -> Watched:
@@ -411,6 +411,6 @@ def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str
         device=f"{host.name} container",
         step=replace(step, reads=(peers,)),
         desired=desired,
-        observe=containers_call("observe", **head),
+        observe=_containers_call("observe", **head),
         parameters=PARAMETERS,
     )

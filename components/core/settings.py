@@ -121,12 +121,12 @@ def table(state: type[BaseModel]) -> tuple[tuple[str, Setting], ...]:
     return tuple((name, each) for name, each in rows if isinstance(each, Setting))
 
 
-def is_shared(setting: Setting) -> bool:
+def _is_shared(setting: Setting) -> bool:
     """Whether others fill it too, which means that a target lists the whole value."""
     return setting.kind == "shared"
 
 
-def is_state(value: object) -> TypeGuard[BaseModel]:
+def _is_state(value: object) -> TypeGuard[BaseModel]:
     """Whether a value consists of settings, rather than being a single value."""
     return isinstance(value, BaseModel) and bool(table(type(value)))
 
@@ -140,7 +140,7 @@ def first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
     return other if one is None else one
 
 
-def blank_of(state: StateT) -> StateT:
+def _blank_of(state: StateT) -> StateT:
     """Return an empty state of the same switch, port or partition."""
     rows = table(type(state))
     return type(state)(**{key: getattr(state, key) for key, row in rows if row.kind == "name"})
@@ -171,7 +171,7 @@ def texts(state: BaseModel, where: str = "switch") -> Texts:
         if value is None or text is None:
             continue
         place = setting.where or where
-        if "{}" in text + place or setting.split or is_state(value):
+        if "{}" in text + place or setting.split or _is_state(value):
             flat |= _entry_texts(setting, value, text or name, place)
         elif (said := setting.say(value)) is not None:
             flat[place, text or name] = said
@@ -180,14 +180,14 @@ def texts(state: BaseModel, where: str = "switch") -> Texts:
 
 def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Texts:
     """Collect the texts inside a value: of a part, or of the entries of a map or list."""
-    if is_state(value):
+    if _is_state(value):
         return texts(value, place)
     flat: Texts = {}
     entries = value if _is_map(value) else {each: each for each in setting.spell(value)}
     is_one_place = "{}" not in place  # thousands of VLANs are
     for key, entry in entries.items():
         where = place if is_one_place else place.format(key)
-        if is_state(entry):
+        if _is_state(entry):
             flat |= texts(entry, where)
         elif (said := setting.say(entry)) is not None:
             flat[setting.split(key) if setting.split else (where, text.format(key))] = said
@@ -213,19 +213,19 @@ def overlay(base: StateT, top: StateT) -> StateT:
         name: _over(setting, getattr(base, name), getattr(top, name))
         for name, setting in table(type(top))
     }
-    return blank_of(top).model_copy(update=changes)
+    return _blank_of(top).model_copy(update=changes)
 
 
 def _over(setting: Setting, base: object, top: object) -> object:
     if base is None or top is None:
         return first(top, base)
-    if is_state(top):
+    if _is_state(top):
         return overlay(cast("BaseModel", base), top)
-    if not _is_map(top) or is_shared(setting):
+    if not _is_map(top) or _is_shared(setting):
         return top
     held = cast("Map", base)
     return held | {
-        key: overlay(held[key], value) if is_state(value) and key in held else value
+        key: overlay(held[key], value) if _is_state(value) and key in held else value
         for key, value in top.items()
     }
 
@@ -242,16 +242,16 @@ def join(actual: StateT, desired: StateT) -> StateT:
 def _joined(setting: Setting, held: object, wanted: object) -> object:
     if held is None or wanted is None:
         return wanted
-    if is_state(wanted):
+    if _is_state(wanted):
         was = cast("BaseModel", held)
-        return overlay(was, join(was, wanted)) if is_shared(setting) else join(was, wanted)
+        return overlay(was, join(was, wanted)) if _is_shared(setting) else join(was, wanted)
     if _is_map(wanted):
         was, entry = cast("Map", held), Setting(setting.each)
         both = {key: _joined(entry, was.get(key), value) for key, value in wanted.items()}
-        return was | both if is_shared(setting) else both
-    if is_shared(setting) and isinstance(held, tuple):
+        return was | both if _is_shared(setting) else both
+    if _is_shared(setting) and isinstance(held, tuple):
         return unite(cast("tuple[object, ...]", held), setting.spell(wanted))
-    return held if is_shared(setting) else wanted
+    return held if _is_shared(setting) else wanted
 
 
 def drop(previous: StateT, desired: StateT) -> StateT:
@@ -262,26 +262,26 @@ def drop(previous: StateT, desired: StateT) -> StateT:
         if setting.kind not in {"name", "kept"}
         and (left := _gone(setting, getattr(previous, name), getattr(desired, name))) is not None
     }
-    return blank_of(previous).model_copy(update=changes)
+    return _blank_of(previous).model_copy(update=changes)
 
 
 def _gone(setting: Setting, previous: object, desired: object) -> object:
     """Return the unwanted rest of a value, or None."""
-    is_whole = setting.kind == "one" or is_state(previous)
+    is_whole = setting.kind == "one" or _is_state(previous)
     if previous is None or (is_whole and desired is None):
         return previous
-    if is_state(previous):
+    if _is_state(previous):
         left = drop(previous, cast("BaseModel", desired))
-        return None if left == blank_of(previous) else left
+        return None if left == _blank_of(previous) else left
     if _is_map(previous):
         now, entry = cast("Map", desired or {}), Setting(setting.each)
         return {
             key: left
             for key, value in previous.items()
-            if key not in now or setting.each == "shared" or is_state(value)
-            if (left := _gone(entry, value, now.get(key))) or not (key in now or is_shared(entry))
+            if key not in now or setting.each == "shared" or _is_state(value)
+            if (left := _gone(entry, value, now.get(key))) or not (key in now or _is_shared(entry))
         } or None
-    if is_shared(setting):
+    if _is_shared(setting):
         return without(setting.spell(previous), setting.spell(desired or ())) or None
     return None
 
@@ -299,15 +299,15 @@ def restore(actual: StateT, owned: StateT, baseline: StateT, *, whole: bool = Fa
             changes[name] = was
         elif setting.puts_back and setting.kind not in {"name", "kept"} and ours is not None:
             changes[name] = _restored(setting, getattr(actual, name), ours, was)
-    return (actual if whole else blank_of(owned)).model_copy(update=changes)
+    return (actual if whole else _blank_of(owned)).model_copy(update=changes)
 
 
 def _restored(setting: Setting, held: object, owned: object, before: object) -> object:
-    whole = is_shared(setting)
-    if is_state(owned):
+    whole = _is_shared(setting)
+    if _is_state(owned):
         if before is None and not whole:
             return None
-        now, was = (cast("BaseModel", each or blank_of(owned)) for each in (held, before))
+        now, was = (cast("BaseModel", each or _blank_of(owned)) for each in (held, before))
         return restore(now, owned, was, whole=whole)
     if _is_map(owned):
         entries, recorded = cast("Map", held or {}), cast("Map", before or {})
@@ -324,9 +324,9 @@ def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
     back: Map = {}
     entry = Setting(setting.each)
     for key, ours in owned.items():
-        if setting.each == "shared" or (is_state(ours) and key in before):
+        if setting.each == "shared" or (_is_state(ours) and key in before):
             back[key] = _restored(entry, held.get(key), ours, before.get(key))
-        elif key in before or (setting.blank is not NOTHING and not is_state(ours)):
+        elif key in before or (setting.blank is not NOTHING and not _is_state(ours)):
             back[key] = before.get(key, setting.blank)
     return back
 
@@ -335,11 +335,11 @@ def _shared_entries(held: Map, owned: Map, before: Map) -> Map:
     """Keep the entries of others and restore the recorded ones; drop new ones unless in use."""
     back = {key: value for key, value in held.items() if key not in owned}
     for key in (key for key in {**held, **before} if key in owned):
-        if is_state(ours := owned[key]):
+        if _is_state(ours := owned[key]):
             now = held.get(key) or before[key]
-            rest: BaseModel = restore(now, ours, before.get(key) or blank_of(now), whole=True)
+            rest: BaseModel = restore(now, ours, before.get(key) or _blank_of(now), whole=True)
             rows = table(type(rest))
-            is_used = any(getattr(rest, name) for name, row in rows if is_shared(row))
+            is_used = any(getattr(rest, name) for name, row in rows if _is_shared(row))
             back |= {key: rest} if key in before or is_used else {}
         elif key in before:
             back[key] = before[key]

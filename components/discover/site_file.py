@@ -117,7 +117,7 @@ def read_site_file(path: Path) -> SiteFile:
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
 
-def ssh_of(host: Keys, where: str) -> Ssh:
+def _ssh_of(host: Keys, where: str) -> Ssh:
     """Return the login of a host in the file; raise UsageError if its `ssh` is wrong."""
     try:
         return Ssh.model_validate(host.get("ssh"))
@@ -262,7 +262,7 @@ def _target(file: SiteFile, path: SpecPath, host: Keys) -> Target:
         node = host.get("node_name") or name
         raise UsageError(fault_text(__file__, "no-login", node=node, **words))
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
-    ssh = way_of(file, ssh_of(host, where), where)
+    ssh = way_of(file, _ssh_of(host, where), where)
     if ssh.host_key is None:
         pin = how_to_pin(ssh.address, ssh.port)
         raise UsageError(fault_text(__file__, "no-host-key", where=where, pin=pin))
@@ -290,7 +290,7 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
         "host_key": host_key,
         "private_key": {"secret": next((key for key in keys if isinstance(key, str)), _SECRET)},
     }
-    ssh = ssh_of({"ssh": login}, word)
+    ssh = _ssh_of({"ssh": login}, word)
     written = ssh.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     endpoint = endpoint_of(word, "host", way_of(file, ssh, word))
     return Target(word, endpoint, ("hosts", number), ssh, {"ssh": written}, is_new=True)

@@ -73,27 +73,27 @@ def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
     return Waiting(
         boot_id=values.get("boot_id", ""),
         begun=values.get(BEGUN),
-        boots=waiting_words(values, BOOT),
-        drains=waiting_words(values, DRAIN),
+        boots=_waiting_words(values, BOOT),
+        drains=_waiting_words(values, DRAIN),
         ends_vfs=any(  # for a card that left the file, the host reports only that they wait
             value == "waits" or value.endswith("-> 0")
             for key, value in values.items()
             if key.startswith(f"{DRAIN}nic.") and key.endswith(".vfs")
         ),
-        powers=waiting_words(values, POWER),
+        powers=_waiting_words(values, POWER),
     )
 
 
-def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
+def _waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
     """Return the lines of one kind, such as `nic 0000:05:00.0 vfs 8 -> 4`."""
     return tuple(
-        setting_words(key.removeprefix(prefix), value)
+        _setting_words(key.removeprefix(prefix), value)
         for key, value in sorted(values.items())
         if key.startswith(prefix)
     )
 
 
-def setting_words(key: str, value: str) -> str:
+def _setting_words(key: str, value: str) -> str:
     """Format a setting for people: `nic 0000:05:00.0 vfs 8 -> 4`."""
     where, _, setting = key.rpartition(".")
     kind, _, rest = where.partition(".")
@@ -218,17 +218,17 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         if ask.find_row(key).loads_at_start and _loaded_by_boot(key, values)
     }
     released = {key: each for key, *each in released_settings(own, step.request.settings)}
-    yield from waiting_words(
+    yield from _waiting_words(
         {key: own[key] for key in own if key[len(BOOT) :] not in {*changes, *released}}, BOOT
     )
     for key, (now, before) in released.items():
         if now != before and _loaded_by_boot(key, values):
-            yield setting_words(key, f"{now} -> {before}, as before Railyard")
+            yield _setting_words(key, f"{now} -> {before}, as before Railyard")
     for key, (following, wanted) in changes.items():
         now, waits, _ = own.get(f"{BOOT}{key}", "").partition(" -> ")
         runs = now if waits else following  # the next boot loads another value
         if runs not in {wanted, "absent"}:
-            yield setting_words(key, f"{runs} -> {wanted}")
+            yield _setting_words(key, f"{runs} -> {wanted}")
 
 
 def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
@@ -251,9 +251,9 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
             if key.startswith("nic.") and ask.find_row(key).interrupts != "takes_link":
                 changes[key] = f"{values[key]} -> as before Railyard"
     changes = {k: v for k, v in changes.items() if ask.needs_drain(k) and _has_vfs(k, values)}
-    yield from (setting_words(key, value) for key, value in changes.items())
+    yield from (_setting_words(key, value) for key, value in changes.items())
     waiting = {k: v for k, v in values.items() if k.removeprefix(DRAIN) not in changes}
-    yield from waiting_words(waiting, DRAIN)
+    yield from _waiting_words(waiting, DRAIN)
 
 
 def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
@@ -273,7 +273,7 @@ def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         return
     for key, wanted, now in _differing(step, values):
         if ask.find_row(key).interrupts == "always" and not ask.is_idle(key, wanted):
-            yield setting_words(key, f"{now} -> {wanted}")
+            yield _setting_words(key, f"{now} -> {wanted}")
 
 
 def _differing(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -106,7 +106,7 @@ class Node:
     def cordon(self, *, ends_vfs: bool) -> None:
         """Stop new pods, unless others cordoned the node; `ends_vfs`: its VFs will not return."""
         node = self.read() or {}
-        ours, cordoned = is_ours(node), is_cordoned(node)
+        ours, cordoned = is_ours(node), _is_cordoned(node)
         if cordoned and not ours:
             return
         offered = _recorded(node) if ours else sorted(_offered(node))
@@ -131,7 +131,7 @@ class Node:
             local = [
                 name
                 for name, pod in evicted.items()
-                if any("emptyDir" in volume for volume in list_of(pod, "spec", "volumes"))
+                if any("emptyDir" in volume for volume in _list_of(pod, "spec", "volumes"))
             ]
             if evicted:
                 self.done.append(f"evicted {', '.join(evicted)}")
@@ -153,7 +153,7 @@ class Node:
         """Restart the device plugins, because they count devices only at their start."""
         plugins: list[Body] = []
         for pod in self._all_pods():
-            mounts = (part_of(each, "hostPath") for each in list_of(pod, "spec", "volumes"))
+            mounts = (part_of(each, "hostPath") for each in _list_of(pod, "spec", "volumes"))
             paths = {str(each.get("path", "")).rstrip("/") for each in mounts}
             if PLUGIN_SOCKETS in paths and _owner(pod) == "DaemonSet" and not _is_over(pod):
                 plugins.append(pod)
@@ -222,7 +222,7 @@ class Node:
     def _all_pods(self) -> list[Body]:
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}"
         answer = self._call("GET", path, f"the pods of node {self.name} cannot be listed")
-        return sorted(list_of(answer.body, "items"), key=_name)
+        return sorted(_list_of(answer.body, "items"), key=_name)
 
     def _evict(self, pod: Body, evicted: dict[str, Body]) -> str:
         """Request one eviction; return why the pod stays, or an empty text."""
@@ -248,7 +248,7 @@ def read_nodes(calls: Calls) -> Mapping[str, Body]:
     answer = calls.call("GET", "/api/v1/nodes")
     if answer.status != _OK:
         raise DeviceError(f"the nodes of the cluster cannot be listed: {answer.words}")
-    return {str(node["metadata"]["name"]): node for node in list_of(answer.body, "items")}
+    return {str(node["metadata"]["name"]): node for node in _list_of(answer.body, "items")}
 
 
 def part_of(body: Body, *keys: str) -> Body:
@@ -258,14 +258,14 @@ def part_of(body: Body, *keys: str) -> Body:
     return body
 
 
-def list_of(body: Body, *keys: str) -> list[Body]:
+def _list_of(body: Body, *keys: str) -> list[Body]:
     """Return a list in an object, or an empty one."""
     return cast("list[Body]", part_of(body, *keys[:-1]).get(keys[-1]) or [])
 
 
 def is_ready(node: Body) -> bool:
     """Whether its condition Ready is True."""
-    conditions = list_of(node, "status", "conditions")
+    conditions = _list_of(node, "status", "conditions")
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
@@ -302,7 +302,7 @@ def open_node(name: str, calls: Calls, clock: Clock, done: list[str]) -> Node | 
     found = node.read()
     if found is None:
         return None
-    node.held = is_ours(found) and is_cordoned(found)
+    node.held = is_ours(found) and _is_cordoned(found)
     return node
 
 
@@ -314,7 +314,7 @@ def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
             raise DeviceError(fault_text(__file__, "other-name", **words))
 
 
-def is_cordoned(node: Body) -> bool:
+def _is_cordoned(node: Body) -> bool:
     """Whether the node is cordoned."""
     return bool(part_of(node, "spec").get("unschedulable"))
 
@@ -352,7 +352,7 @@ def _path(pod: Body) -> str:
 
 def _owner(pod: Body) -> str:
     """Return the kind of the controller that would recreate the pod, or an empty text."""
-    owners = list_of(pod, "metadata", "ownerReferences")
+    owners = _list_of(pod, "metadata", "ownerReferences")
     return next((str(each["kind"]) for each in owners if each.get("controller")), "")
 
 
@@ -411,7 +411,7 @@ def refuse_too_many(
 def _is_away(nodes: Mapping[str, Body], name: str) -> bool:
     """Whether a node is not Ready, or cordoned. A host without a node runs no jobs."""
     node = nodes.get(name)
-    return node is not None and (is_cordoned(node) or not is_ready(node))
+    return node is not None and (_is_cordoned(node) or not is_ready(node))
 
 
 @dataclass(slots=True)

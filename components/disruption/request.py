@@ -71,7 +71,7 @@ class HostReboot(NodeRequest):
 
     def render(self) -> str:
         """Render the request, one value per line, so a preview shows the changed ones."""
-        return render_named(self, {"settings": self.text}, split_lines(self.settings)[1])
+        return _render_named(self, {"settings": self.text}, split_lines(self.settings)[1])
 
     @property
     def text(self) -> str:
@@ -98,7 +98,7 @@ def groups_text(requests: Iterable[HostReboot]) -> str:
 
 def parse_request(text: str) -> HostReboot:
     """Parse a request, and load the texts that it refers to."""
-    document = load_named(text, "settings")
+    document = _load_named(text, "settings")
     if "settings" in document and isinstance(stack := document.get("stack"), str):
         text = load_current("the groups of the hosts", groups_file(stack))
         endpoint = cast("Mapping[str, JsonValue]", document.get("endpoint") or {})
@@ -116,13 +116,13 @@ def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
     return {key: lines[key] for key in lines.keys() - waiting.keys()}, waiting
 
 
-def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
+def _render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
     """Render a request with digests of `texts` and the lines that wait for a new instance."""
     digests = {key: digest_of(text) for key, text in texts.items()}
     return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
 
 
-def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
+def _load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
     """Load a request as a document, with `field` as lines and other fields as texts."""
     try:
         document = parse_lines(text)
@@ -164,7 +164,7 @@ class NodeUpgrade(NodeRequest):
         """Render the request, one value per line, so a preview shows the changed ones."""
         install, workers = self.texts
         named = {"install": install, "workers": workers}
-        return render_named(self, named, split_lines(parse_state(self.install).values)[1])
+        return _render_named(self, named, split_lines(parse_state(self.install).values)[1])
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -185,7 +185,7 @@ class NodeUpgrade(NodeRequest):
 
 def parse_upgrade(text: str) -> NodeUpgrade:
     """Parse a request, and load the texts that it refers to."""
-    document = load_named(text, "install", "workers")
+    document = _load_named(text, "install", "workers")
     if isinstance(lines := document.get("install"), dict):
         document["install"] = HostState({key: str(lines[key]) for key in lines}).render()
     return read_request(NodeUpgrade, json.dumps(document), "request to upgrade a node")

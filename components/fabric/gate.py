@@ -95,7 +95,7 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
         return None
 
 
-def read_health(exchange: Exchange, owned: SwitchState) -> Health:
+def _read_health(exchange: Exchange, owned: SwitchState) -> Health:
     """Ask for links, LLDP neighbours and BGP sessions; leave out anything the switch omits."""
     told = exchange.read_sessions(bgp=(owned.bgp or BgpState()).asn is not None, bfd=False)
     links, neighbours = exchange.read_links(), exchange.read_neighbours()
@@ -262,7 +262,7 @@ class Gate:
     def look(self, exchange: Exchange, owned: SwitchState) -> None:
         """Read the state before the change; it includes links that an earlier run still misses."""
         if self.place.watched:
-            owed, found = _load(Health, self._file) or Health(), read_health(exchange, owned)
+            owed, found = _load(Health, self._file) or Health(), _read_health(exchange, owned)
             sessions = {name: each for name, each in found.sessions.items() if each.is_up}
             self.before = Health(
                 links=found.links | {port: up for port, up in owed.links.items() if up},
@@ -278,7 +278,7 @@ class Gate:
         """Wait until everything is back, over a new session; DeviceError lists what is missing."""
 
         def look() -> str:
-            missing = find_missing(self.before, read_health(exchange, owned), outcome)
+            missing = find_missing(self.before, _read_health(exchange, owned), outcome)
             return "\n          ".join(missing)
 
         kept = FOLDER.parent / self._file

@@ -30,7 +30,7 @@ class Hypervisors(pulumi.ComponentResource):
         for plan in plans:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
             converged = host_steps(remote, [plan.sending, plan.converge], opts)
-            previous = reboot_step(self, remote, plan.reboot, converged)
+            previous = _reboot_step(self, remote, plan.reboot, converged)
         self.ready = HypervisorsReady(gate(name, self, [previous]))
         self.register_outputs({})
 
@@ -55,12 +55,12 @@ class FirmwareReboots(pulumi.ComponentResource):
         super().__init__("railyard:hypervisor:FirmwareReboots", name, {"steps": len(steps)}, opts)
         previous = hosts.gate
         for step in steps:
-            previous = reboot_step(self, remote, step, previous)
+            previous = _reboot_step(self, remote, step, previous)
         self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
 
-def reboot_step(
+def _reboot_step(
     parent: pulumi.Resource, remote: Remote, step: RebootStep, after: pulumi.Resource
 ) -> pulumi.Resource:
     """One `railyard device reboot`; a repair of a step in `serves` makes it run again."""

@@ -306,7 +306,7 @@ def mpi_job(
     """An MPIJob of one run, from its launcher's container; `pod` has more keys of that pod."""
     port = templates.ssh_port(spec, host_network=workers.attachment.host_network)
     container: JsonObject = {
-        **rail_container(spec, workers, "worker"),
+        **_rail_container(spec, workers, "worker"),
         "command": [*workers.before, *templates.sshd_command(port)],
         # Started is not yet reachable: the launcher waits for workers that answer.
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
@@ -324,11 +324,11 @@ def mpi_job(
         launcher=templates.outside_meshes(
             {"spec": {"containers": [launcher], **tolerations(spec), **pod}}
         ),
-        worker=rail_pod(spec, workers, own, container),
+        worker=_rail_pod(spec, workers, own, container),
     )
 
 
-def rail_pod(
+def _rail_pod(
     spec: ClusterSpec,
     workers: MpiWorkers,
     own: JsonObject,
@@ -363,7 +363,7 @@ def rail_pod(
     return templates.outside_meshes(template)
 
 
-def rail_container(
+def _rail_container(
     spec: ClusterSpec, workers: MpiWorkers, name: str, own: Sequence[JsonValue] = ()
 ) -> JsonObject:
     """A container with GPUs on the rails, the environment of jobs, and variables of its own."""
@@ -440,7 +440,7 @@ def torch_objects(
         }
         rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
         env = [*env_list(values), {"name": "PET_NODE_RANK", "valueFrom": rank}]
-    container = rail_container(spec, workers, _NODE, env)
+    container = _rail_container(spec, workers, _NODE, env)
     container["command"] = [*templates.on_devices(spec, ("torchrun", *program), kind)]
     label = "batch.kubernetes.io/job-name" if plain else "jobset.sigs.k8s.io/jobset-name"
     own, more = JsonObject({label: job}), {**_ONCE, **({"subdomain": job} if plain else {})}
@@ -449,7 +449,7 @@ def torch_objects(
         "gpus": workers.gpus,
         "job": job,
         "own": own,
-        "template": rail_pod(spec, workers, own, container, **more),
+        "template": _rail_pod(spec, workers, own, container, **more),
     }
     labels = {} if plain else {"trainer.kubeflow.org/framework": "torch"}
     first, second = ("torch-service", "torch-job") if plain else ("torch-runtime", "torch-train")

@@ -134,7 +134,7 @@ def uses_multus(spec: ClusterSpec) -> bool:
     return spec.kubernetes is not None and way_of(spec) in _ATTACHED
 
 
-def gives_addresses(spec: ClusterSpec) -> bool:
+def _gives_addresses(spec: ClusterSpec) -> bool:
     """Whether whereabouts has addresses to give: pods can lack interfaces, or addresses."""
     return spec.pod_network.ipam == "whereabouts" and _has_addresses(spec)
 
@@ -221,7 +221,7 @@ def _needed(spec: ClusterSpec) -> frozenset[Part]:
     asked: dict[Part, bool] = {
         "attachments": attached,
         "multus": attached and not policy_networks(spec),
-        "whereabouts": gives_addresses(spec),
+        "whereabouts": _gives_addresses(spec),
         "nv_ipam": draws_blocks(spec) and operators.network is None,
         # The network operator brings the device plugin itself.
         plugin_of(spec): operators.network is None,
@@ -247,7 +247,9 @@ def pool_files_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"]
     """
     if not any(rail.leaves for rail in spec.rails):
         return None
-    return "whereabouts" if gives_addresses(spec) else "cni_plugins" if draws_blocks(spec) else None
+    return (
+        "whereabouts" if _gives_addresses(spec) else "cni_plugins" if draws_blocks(spec) else None
+    )
 
 
 def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:

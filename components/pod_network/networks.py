@@ -111,7 +111,7 @@ def _server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     return _whereabouts(spec, pool.network) | only | _way_out(spec, pool)
 
 
-def rail_addresses(
+def _rail_addresses(
     spec: ClusterSpec, rail: Rail, *, jobs: bool = True
 ) -> Iterator[tuple[str, Addresses]]:
     """Name and addresses of each attachment of a rail: for jobs, and for the servers of probes."""
@@ -121,7 +121,7 @@ def rail_addresses(
         yield probe_network(rail, pool.leaf), _server_addresses(spec, pool)
 
 
-def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
+def _ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     """Address management of an IPoIB interface; empty if its rail has no subnet."""
     if rail.subnet is None:
         return {}
@@ -160,7 +160,7 @@ def _routes(
     return {"routes": routes} if routes else {}
 
 
-def make_chain(
+def _make_chain(
     spec: ClusterSpec, main: Addresses, ipam: Addresses, *, sets_mtu: bool
 ) -> list[Addresses]:
     """The plugin that makes an interface, and the plugins that change it afterwards.
@@ -248,8 +248,8 @@ def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> 
         "mtu": spec.pod_network.mtu_bytes or spec.rdma.mtu_bytes,
     }
     return [
-        make_attachment(spec, name, make_chain(spec, macvlan, ipam, sets_mtu=True))
-        for name, ipam in rail_addresses(spec, rail, jobs=jobs)
+        make_attachment(spec, name, _make_chain(spec, macvlan, ipam, sets_mtu=True))
+        for name, ipam in _rail_addresses(spec, rail, jobs=jobs)
     ]
 
 
@@ -323,7 +323,7 @@ def rail_chains(
             main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
         if spec.pod_network.rdma_isolation:
             main["rdmaIsolation"] = True
-        chain = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+        chain = _make_chain(spec, main, _ipoib_addresses(spec, rail), sets_mtu=False)
         yield rail, rail.network, chain
     for rail in spec.rails if spec.rdma.transport != "infiniband" else ():
         sriov: Addresses = {
@@ -334,8 +334,8 @@ def rail_chains(
             "spoofchk": "off",
             "trust": "on",
         }
-        for name, ipam in rail_addresses(spec, rail, jobs=jobs):
-            yield rail, name, make_chain(spec, sriov, ipam, sets_mtu=False)
+        for name, ipam in _rail_addresses(spec, rail, jobs=jobs):
+            yield rail, name, _make_chain(spec, sriov, ipam, sets_mtu=False)
 
 
 def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
@@ -344,7 +344,7 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
         raise SpecError(fault_text(__file__, "no-interface", rail=rail.name))
     main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
     # v1.2.2 lacks a key for the MTU: pkg/types/types.go of that tag only reads `master`.
-    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+    plugins = _make_chain(spec, main, _ipoib_addresses(spec, rail), sets_mtu=False)
     return make_attachment(spec, rail.network, plugins)
 
 

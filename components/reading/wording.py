@@ -61,11 +61,11 @@ def show_value(value: object) -> str:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Suggest the nearest known word, as the end of a sentence; empty without one."""
-    meant = probably_meant(word, known)
+    meant = _probably_meant(word, known)
     return f" Did you mean `{meant}`?" if meant else ""
 
 
-def probably_meant(word: str, known: Sequence[str]) -> str:
+def _probably_meant(word: str, known: Sequence[str]) -> str:
     """Return the nearest known word; empty without one."""
     by_lower = {each.lower(): each for each in reversed(known)}
     typed = word.lower()
@@ -134,7 +134,7 @@ class _Refused:
         what = f"`{self.key}` is not a key of {render_path(self.path[:-1])}.{hint}"
         fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
         found = _problem("unknown-key", self.path, self.value, what, fix)
-        return replace(found, wanted=probably_meant(self.key, known))
+        return replace(found, wanted=_probably_meant(self.key, known))
 
     def choice(self) -> Finding:
         path, choices, value = self.path, _choices(self.context), self.value

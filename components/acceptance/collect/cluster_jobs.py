@@ -74,7 +74,7 @@ class Wait:
         return str(_TABLES["hints"][self.kind])
 
 
-def why_waiting(api: Api, objects: Sequence[Body]) -> str:
+def _why_waiting(api: Api, objects: Sequence[Body]) -> str:
     """Why a probe did not end, in one line."""
     if waits := find_waits(api, objects):
         return waits[0].words
@@ -447,7 +447,7 @@ def run_probe(
             api.post(collection_of(body), _addressed(api, objects[:number], body, wait))
         ran = _await_end(api, objects, watched, wait)
         if not ran.ended:
-            why = why_waiting(api, objects)
+            why = _why_waiting(api, objects)
             ran = replace(ran, reason="; ".join(filter(None, (why, ran.reason))))
         elif not ran.succeeded:
             said = _said_by_others(api, objects, watched)
@@ -476,7 +476,7 @@ def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) ->
         if found:
             return cast("Body", json.loads(text.replace(names[0], found)))
         if end_of(server) is not None or wait.is_over(api, posted):
-            raise DeviceError(f"its server never got an address: {why_waiting(api, posted)}")
+            raise DeviceError(f"its server never got an address: {_why_waiting(api, posted)}")
         pause()
     return body
 

@@ -260,7 +260,7 @@ def judge_transport(log: NcclLog, expect: Expectation | None) -> Finding:
     counts |= dict.fromkeys(channels.other, 1)
     seen = [name for name, count in counts.items() if count]
     # Channel lines are the proof if there are any.
-    layers = ", ".join(sorted(used_devices(log)))
+    layers = ", ".join(sorted(_used_devices(log)))
     proof = f"channel lines: {', '.join(f'{counts[name]} {name}' for name in seen)}"
     proof += f"; devices: {layers}" if layers else ""
     if not seen:
@@ -402,7 +402,7 @@ def judge_hcas(log: NcclLog, count: int, wanted: Sequence[str] = ()) -> Finding:
     """Do each host's channels use so many adapters, the wanted ones, with relaxed ordering?"""
     problems, unseen, lists = list[str](), list[str](), set[str]()
     for host in log.hosts:
-        used, where = in_use(log, host), host.host or "a host"
+        used, where = _in_use(log, host), host.host or "a host"
         devices = [hca.device for hca in used or host.hcas]
         layers = {hca.link_layer for hca in used or host.hcas}
         lists.add(", ".join(devices))
@@ -536,16 +536,16 @@ def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:
     )
 
 
-def used_devices(log: NcclLog) -> dict[str, set[str]]:
+def _used_devices(log: NcclLog) -> dict[str, set[str]]:
     """Link layer to its devices, among those that the channels use."""
     found: dict[str, set[str]] = {}
     for host in log.hosts:
-        for hca in in_use(log, host) or host.hcas:
+        for hca in _in_use(log, host) or host.hcas:
             found.setdefault(hca.link_layer, set()).add(hca.device)
     return found
 
 
-def in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
+def _in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
     """The devices of a host that its channels use; empty if the channels do not show them."""
     used = log.channels.devices_by_host.get(host.host, ())
     if not {hca.index for hca in host.hcas}.issuperset(used):
@@ -554,7 +554,7 @@ def in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
 
 
 def _link_layer(log: NcclLog, wanted: str) -> tuple[Verdict, str]:
-    devices = used_devices(log)
+    devices = _used_devices(log)
     known = {name: speaks(name) for names in devices.values() for name in sorted(names)}
     aliens = [f"{name} is {what}" for name, what in known.items() if what not in ("RoCE", "")]
     unknown = "".join([name for name, what in known.items() if not what][:1])

@@ -361,7 +361,7 @@ def is_comment(line: str) -> bool:
     return any(start in line for start in _STARTS)
 
 
-def is_nccl(line: str) -> bool:
+def _is_nccl(line: str) -> bool:
     """Whether NCCL itself printed the line, not a script with NCCL's name in it."""
     return "NCCL INFO" in line or "NCCL WARN" in line or "NCCL version" in line
 
@@ -404,7 +404,7 @@ class _Reader:
             run.feed_comment(part)
         elif "busbw" in part:
             run.feed_own_row(part)
-        run.finder.started = run.finder.started or run.is_nccl_tests or is_nccl(part)
+        run.finder.started = run.finder.started or run.is_nccl_tests or _is_nccl(part)
         run.finder.feed(part)
         if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
@@ -413,7 +413,7 @@ class _Reader:
         is_known = self.page >= _LEAST_PAGE and self.markup >= _LEAST_MARKUP
         if not self.in_banner and not is_known:
             self.markup += _MARKUP.match(part) is not None
-            may_be_sentence = part.endswith((".", ":")) and not is_nccl(part)
+            may_be_sentence = part.endswith((".", ":")) and not _is_nccl(part)
             is_sentence = may_be_sentence and _SENTENCE.match(part) is not None
             self.page += 2 if _PAGE.match(part) else is_sentence
 

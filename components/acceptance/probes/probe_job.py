@@ -82,10 +82,10 @@ def memlock_job(spec: ClusterSpec, host: Host) -> Body:
     """Print the locked-memory limit of a pod on one worker; it should be `unlimited`."""
     container: templates.JsonObject = {"name": "memlock", "image": spec.jobs.image}
     container["command"] = ["/bin/sh", "-c", "ulimit -l"]
-    return templates.make_pod(spec, f"memlock-{host.name}", {"spec": pod_on(host, container)})
+    return templates.make_pod(spec, f"memlock-{host.name}", {"spec": _pod_on(host, container)})
 
 
-def pod_on(host: Host, container: templates.JsonObject) -> templates.JsonObject:
+def _pod_on(host: Host, container: templates.JsonObject) -> templates.JsonObject:
     """A pod on one node; it never restarts, because a failure is a result."""
     node: templates.JsonObject = {"kubernetes.io/hostname": host.node}
     return {"restartPolicy": "Never", "nodeSelector": node, "containers": [container]}
@@ -97,7 +97,7 @@ def rail_speeds(spec: ClusterSpec) -> Mapping[str, int]:
     return {it.name: min(worker_kinds.speed_classes(spec, it), default=0) for it in spec.rails}
 
 
-def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
+def _other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
     """The rails on which a probe is faster than the slowest worker of the rail, in Gbit/s.
 
     Without these rates a fast pair would pass with the speed of the slowest worker.
@@ -106,7 +106,7 @@ def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float
     return {rail: float(speed) for rail, speed in speeds.items() if speed != slowest[rail]}
 
 
-def kind_suffix(spec: ClusterSpec, kind: WorkerKind) -> str:
+def _kind_suffix(spec: ClusterSpec, kind: WorkerKind) -> str:
     """A suffix for the probes of one kind of workers; empty if the site has one kind."""
     return f"-{kind.name}" if len(gpu_kinds(spec)) > 1 else ""
 
@@ -124,7 +124,7 @@ def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
     limits = templates.make_limits({}, host.gpus)
     container = templates.make_container(spec.jobs.image, "node", limits)
     container["command"] = ["/bin/sh", "-c", script]
-    pod = pod_on(host, container) | gpu_runtime(spec)
+    pod = _pod_on(host, container) | gpu_runtime(spec)
     name = f"node-{host.name}{ending}"
     probe = Probe(name=name, kind="node", rails=(), nodes=(host.name,), ranks=host.gpus)
     job = templates.make_pod(spec, name, {"spec": pod})
@@ -172,7 +172,7 @@ def nccl_job(
 ) -> ProbeJob:
     """One NCCL collective over all GPUs of the workers of a kind, on all rails that they have."""
     command = nccl_command(spec, kind, collective)
-    name = f"nccl-{collective.replace('_', '-')}{kind_suffix(spec, kind)}{ending}"
+    name = f"nccl-{collective.replace('_', '-')}{_kind_suffix(spec, kind)}{ending}"
     probe = Probe(
         name=name,
         kind="nccl",
@@ -180,7 +180,7 @@ def nccl_job(
         nodes=kind.names,
         ranks=kind.ranks,
         collective=collective,
-        rates=other_rates(spec, kind.speeds),
+        rates=_other_rates(spec, kind.speeds),
     )
     # The last worker's name must be a DNS label for the operator (`validateMPIJobName` of
     # kubeflow/mpi-operator), and a kind may be called as its first host is.
@@ -267,7 +267,7 @@ def perftest_job(
         server_end = rail_attachment(spec, far, server=pair.server if is_known else None)
         address = server_address(spec, far, pair.server) if is_known else RAIL_ADDRESS
         client_end = rail_attachment(spec, own)
-        rates = other_rates(spec, {test.rail: pair.speed_gbit_s})
+        rates = _other_rates(spec, {test.rail: pair.speed_gbit_s})
     gpu, refused, cases = test.gpu, test.refused, test.cases
     calls = [perftest_command(spec, address, each, gpu=gpu, refused=refused) for each in cases]
     serves = [perftest_command(spec, case=case, gpu=gpu) for case in cases]
@@ -331,7 +331,7 @@ def _pod(
     container = templates.make_container(spec.jobs.image, "perftest", limits)
     container["command"] = ["/bin/sh", "-c", script]
     env = dict(spec.jobs.env)
-    pod = pod_on(host, container) | (gpu_runtime(spec) if gpu else {})
+    pod = _pod_on(host, container) | (gpu_runtime(spec) if gpu else {})
     if attachment.host_network:
         pod["hostNetwork"] = True
         nic = nic_on(host, rail.name) if rail else None
@@ -375,7 +375,7 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
     sizes = ("-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
     program = ("all_reduce_perf", *sizes, "-g", "1")
-    names = [f"nccl-all-reduce{kind_suffix(spec, kind)}" for kind in kinds]
+    names = [f"nccl-all-reduce{_kind_suffix(spec, kind)}" for kind in kinds]
     launches = [
         _Launch(name, "nccl", kind.hosts, program, kind.speeds)
         for name, kind in zip(names, kinds, strict=True)
@@ -440,7 +440,7 @@ def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> Hos
         rails=tuple(launch.speeds),
         nodes=tuple(host.name for host in hosts),
         ranks=gpus if launch.kind == "mpi_gpus" else ranks,
-        rates=other_rates(spec, launch.speeds),
+        rates=_other_rates(spec, launch.speeds),
     )
     return HostProbe(
         probe,
@@ -463,7 +463,7 @@ def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailP
         kind="perftest",
         rails=(rail.name,),
         nodes=(sender.name, receiver.name),
-        rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
+        rates=_other_rates(spec, {rail.name: pair.speed_gbit_s}),
     )
     return HostProbe(
         probe,

@@ -163,7 +163,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     # Seconds of everything except rounds of pairs: first of the pods for locked memory.
     others_s = START_S + len(spec.workers) / PODS_A_SECOND
     times = 2 if spec.acceptance.suite == "soak" else 1
-    others_s += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
+    others_s += times * ((START_S + NODE_S) * _in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
     for job in alone:
         ranks_s = job.probe.ranks / RANKS_A_SECOND
         others_s += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
@@ -506,10 +506,10 @@ def _round_s(tests: Round) -> float:
         probe_job.REFUSED_S if test.refused else sum(case.duration_s or 1 for case in test.cases)
         for _, test in tests
     )
-    return (START_S + longest) * in_turn(len(tests)) + 2 * len(tests) / PODS_A_SECOND
+    return (START_S + longest) * _in_turn(len(tests)) + 2 * len(tests) / PODS_A_SECOND
 
 
-def in_turn(probes: int) -> int:
+def _in_turn(probes: int) -> int:
     """How many batches of at most `AT_ONCE` it takes."""
     return -(-probes // AT_ONCE)
 

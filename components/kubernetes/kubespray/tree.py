@@ -34,7 +34,7 @@ _STAMP: Final = "railyard-installed"
 _LAST_LINES: Final = 6
 
 
-def cache_folder() -> Path:
+def _cache_folder() -> Path:
     """Trees and Python environments that all stacks of this user share, by their checksums."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "railyard" / "kubespray"
@@ -85,7 +85,7 @@ def tree_digest(tree: Path) -> str:
 
 def _cached(source: Source, release: str, pin: str) -> Path:
     """A tree from the cache, unless someone edited it."""
-    tree = cache_folder() / "trees" / pin
+    tree = _cache_folder() / "trees" / pin
     stamp = tree.with_name(f"{pin}.sha256")
     if tree.is_dir() and stamp.is_file() and tree_digest(tree) == stamp.read_text().strip():
         return tree
@@ -152,7 +152,7 @@ def make_environment(requirements: str, python: str) -> Path:
     ask = [python, "-c", "import sys; print(sys.version)"]
     version = _python(ask, f"kubernetes.python: {python}")
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
-    folder = cache_folder() / "environments" / digest[:32]
+    folder = _cache_folder() / "environments" / digest[:32]
     if (folder / _STAMP).exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -193,12 +193,12 @@ def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[
                 why=why_not_ready(reader, body) if state else (),
                 owners=frozenset(str(it["kind"]) for it in list_at(metadata, "ownerReferences")),
                 release=(place, str(release)) if release else None,
-                managers=managers_of(body),
+                managers=_managers_of(body),
                 publishes=frozenset(str(entry.get("resourceName")) for entry in entries),
             )
 
 
-def managers_of(body: Body) -> frozenset[str]:
+def _managers_of(body: Body) -> frozenset[str]:
     """The managers that wrote fields of an object."""
     fields = list_at(body, "metadata", "managedFields")
     return frozenset(str(each.get("manager")) for each in fields)
@@ -333,7 +333,7 @@ def _taken_over(
         if live is not None
         and parts.get(id(want)) == part
         and str(key) not in asked.applied
-        and not _by_us(managers_of(live))
+        and not _by_us(_managers_of(live))
     ]
     if names:
         row = "there" if part else "object-there"

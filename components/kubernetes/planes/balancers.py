@@ -155,7 +155,7 @@ def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watche
         **numbered_lines("rules", render_rules(plane)),
         **numbered_lines("unit", file_text("railyard-api-filter.service")),
     }
-    allowed, call = " ".join(map(str, allowed_networks(plane))), kubernetes_call("api_filter")
+    allowed, call = " ".join(map(str, _allowed_networks(plane))), kubernetes_call("api_filter")
     found: list[Watched] = []
     for host in (each for each in spec.hosts if each.role in {"control_plane", "balancer"}):
         # Behind a jump host the server sees the jump host, and not the API's client.
@@ -165,7 +165,7 @@ def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watche
     return tuple(found)
 
 
-def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
+def _allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
     """The networks in the file, and that of the pods, which call from their own address."""
     return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
 
@@ -177,7 +177,7 @@ def render_rules(plane: K3sPlane) -> str:
     connection for a host without an API, and begin a second cluster. A node reaches its own API
     over the loopback device. Nodes have IPv4 addresses, so the API gets no IPv6 traffic.
     """
-    allowed, port = ", ".join(map(str, allowed_networks(plane))), plane.api_port
+    allowed, port = ", ".join(map(str, _allowed_networks(plane))), plane.api_port
     return file_text("api_filter.nft", allowed=allowed, priority=FILTER_PRIORITY, port=port)
 
 

@@ -148,7 +148,7 @@ def numbered_lines(file: str, text: str) -> dict[str, str]:
     return {**numbered, f"{file}.lines": str(len(lines))}
 
 
-def kubelet_values(alignment: Alignment) -> dict[str, str]:
+def _kubelet_values(alignment: Alignment) -> dict[str, str]:
     """Argument to value."""
     values = "static", alignment.reserved_cpus, alignment.policy, alignment.scope
     return dict(zip(FIELDS, values, strict=True))
@@ -156,7 +156,7 @@ def kubelet_values(alignment: Alignment) -> dict[str, str]:
 
 def kubelet_fields(alignment: Alignment) -> dict[str, str]:
     """The NUMA settings as fields of kubelet's own file."""
-    return {FIELDS[key]: value for key, value in kubelet_values(alignment).items()}
+    return {FIELDS[key]: value for key, value in _kubelet_values(alignment).items()}
 
 
 def kubelet_arguments(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def kubelet_arguments(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None or host.role != "worker":
         return ()
-    return tuple(f"{key}={value}" for key, value in kubelet_values(alignment).items())
+    return tuple(f"{key}={value}" for key, value in _kubelet_values(alignment).items())
 
 
 def arguments_in(lines: Mapping[str, str]) -> str:

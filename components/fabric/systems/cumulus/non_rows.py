@@ -99,7 +99,7 @@ def member_lines(was: PortState, port: PortState, _release: object) -> list[rows
     return [*lines, more] if added else lines
 
 
-def count_parts(entry: nvue.Tree) -> int:
+def _count_parts(entry: nvue.Tree) -> int:
     """Read `4x: {}`, also with lanes below it; `disabled` marks the port next to a split."""
     split = nvue.value_at(entry, _SPLIT)
     word = next(iter(split), "") if isinstance(split, dict) else str(split or "")
@@ -112,7 +112,7 @@ def count_parts(entry: nvue.Tree) -> int:
 def is_only_split(entry: nvue.Tree) -> bool:
     """Whether the split is the only setting of an interface."""
     only = {*entry} <= {"link", "type"} and {*nvue.child(entry, "link")} == {"breakout"}
-    return only and count_parts(entry) > 1
+    return only and _count_parts(entry) > 1
 
 
 def read_splits(
@@ -120,7 +120,7 @@ def read_splits(
 ) -> tuple[dict[str, object], dict[str, str]]:
     """Every split port, the requested ones, and notes about whole ports."""
     splits: dict[str, tuple[str, ...]] = {name: (name,) for name in wanted.splits or {}}
-    for name, count in ((name, count_parts(entry)) for name, entry in entries.items()):
+    for name, count in ((name, _count_parts(entry)) for name, entry in entries.items()):
         if count > 1:
             splits[name] = tuple(f"{name}s{part}" for part in range(count))
     swps = [name for name in entries if name.startswith("swp")]

@@ -53,7 +53,7 @@ _OURS: Final = re.compile(
     rf"router-id .*|maximum-paths .*|(?:{FAMILY} \| )?network .*|{FAMILY}|neighbor {GROUP} .*"
     rf"|neighbor interface \S+ peer-group {GROUP}(?: .*)?"
 )
-"""Lines that leave with us, with those of `group_lines` and those of neighbours with our mark."""
+"""Lines that leave with us, with those of `_group_lines` and those of neighbours with our mark."""
 _OVER: Final = re.compile(" (?:remote-as|peer-group) ")
 _MARKED: Final = re.compile(r"(?:.* \| )?neighbor (\S+) (?:remote-as|description|bfd|activate)\b.*")
 _ENTRIES: Final = (
@@ -133,7 +133,7 @@ def _mark(name: str, mark: str) -> str:
     return f"interface {name} {mark}"
 
 
-def group_lines(group: str) -> Lines:
+def _group_lines(group: str) -> Lines:
     """The lines that a group must have before its sessions carry IPv4."""
     return (
         f"neighbor {group} peer group",
@@ -149,7 +149,7 @@ def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState
     numbers: dict[str, str] = {}
     for name, (head, own) in peers.items():
         active = f"{_IN_FAMILY}neighbor {head} activate"
-        needs = group_lines(head) if head != name else (active,) if _BY_HAND in held else ()
+        needs = _group_lines(head) if head != name else (active,) if _BY_HAND in held else ()
         shut = {f"neighbor {head} shutdown", f"{_IN_FAMILY}no neighbor {head} activate"} & held
         said = [each.split()[-1] for each in _about(lines, head) if " remote-as " in each]
         numbers[name] = (own or "".join(said[:1])) if {*needs} <= held and not shut else ""
@@ -229,7 +229,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
         foreign = [
             line
             for line in held
-            if not (_OURS.fullmatch(line) or line in group_lines(GROUP))
+            if not (_OURS.fullmatch(line) or line in _group_lines(GROUP))
             and not ((found := _MARKED.fullmatch(line)) and f"neighbor {found[1]} {_MARK}" in held)
         ]
         if not foreign and (wanted.asn or not (wanted.neighbors or wanted.networks)):
@@ -281,7 +281,7 @@ class _Way:
         ports = table.take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
         ends = {name for name in wanted.neighbors if name.startswith("Ethernet")}
         of_group = {name for name in ends if ports.get(name, (GROUP,))[0] == GROUP}
-        order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
+        order = (*_group_lines(GROUP), f"neighbor {GROUP} bfd")
         if of_group:
             watched = {order[-1]} if of_group & {*wanted.bfd} else set[str]()
             aim = (aim | {*order}) - {order[-1]} | watched
