@@ -106,7 +106,7 @@ class _Case:
                 yield self.lack("tool", "not on PATH", **words, fix=tool.fix)
         says = self.fact("python")
         version = tuple(int(part) for part in says.split(".") if part.isdigit())
-        if self.wants.ansible and version < PYTHON_FROM:
+        if self.wants.unit == "kubelet" and version < PYTHON_FROM:
             yield self.lack("python", says or "none", least=".".join(map(str, PYTHON_FROM)))
         for name in self.wants.modules:
             if self.fact(f"module.{name}") == "absent":
@@ -120,11 +120,11 @@ class _Case:
         wants = self.wants
         if wants.cgroup_v2 and self.fact("cgroup") == "v1":
             yield self.lack("cgroup", "cgroup v1")
-        if wants.kubelet and (swap := self.fact("swap")):
+        if wants.unit and (swap := self.fact("swap")):
             kib, _, names = swap.partition(" ")
             size = f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
             yield self.lack("swap", f"{size} on {names}")
-        enforcing = wants.kubelet and not wants.ansible and self.fact("selinux") == "1"
+        enforcing = wants.unit == "k3s" and self.fact("selinux") == "1"
         by_step = wants.selinux_policy and self.manager == "dnf"
         if enforcing and not self.fact("k3s_policy") and not by_step:
             shown = "no /usr/share/selinux/packages/k3s.pp"
@@ -160,7 +160,7 @@ class _Case:
         """Report too little room on the disk, and faults of the package manager."""
         wants = self.wants
         needs: tuple[tuple[bool, str, int, Severity], ...] = (
-            (wants.kubelet, "/var/lib", POD_ROOM, "warning"),
+            (wants.unit != "", "/var/lib", POD_ROOM, "warning"),
             (wants.driver_room, "/", DRIVER_ROOM_KIB, "error"),
         )
         for is_needed, folder, kib, severity in needs:
@@ -194,8 +194,7 @@ class _Case:
             if self.fact(f"name.{name}") == "unknown":
                 row = "own-name" if name == wants.device else "name"
                 yield self.lack(row, "unknown", name=name)
-        runs = self.fact("kubelet" if wants.ansible else "k3s")  # then Kubernetes has them already
-        for port in () if runs else wants.ports:
+        for port in () if self.fact(wants.unit) else wants.ports:  # what runs has its own already
             if self.fact(f"port.{port}") == "used":
                 yield self.lack("port", "in use", port=port)
         for address, port in wants.peers:

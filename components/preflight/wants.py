@@ -69,11 +69,10 @@ class HostWants:
     registry: Registry | None = None
     """The site's own registry, which has some of the images."""
     cgroup_v2: bool = False
-    kubelet: bool = False
+    unit: Literal["", "k3s", "kubelet"] = ""
+    """The Kubernetes that Railyard installs here: K3s, or kubespray's kubelet; empty for none."""
     selinux_policy: bool = False
     """The file names K3s' SELinux policy, which a step installs by dnf."""
-    ansible: bool = False
-    """kubespray installs its Kubernetes: Ansible runs its modules here."""
     ipoib: bool = False
     """The device plugin finds its InfiniBand functions by their IPoIB network devices."""
     gpus: int = 0
@@ -102,9 +101,9 @@ class HostWants:
         images = [each for each in self.artefacts if each.kind == "image"]
         lines += [f"{'own' if e.own else 'image'} {e.name} {e.manifest}" for e in images]
         lines += [f"cni {self.cni.net_d} {self.cni.bin}"] if self.cni else []
-        lines += ["packages of the system"] if self.kubelet or self.packages else []
+        lines += ["packages of the system"] if self.unit or self.packages else []
         lines += ["ipoib of functions"] if self.ipoib else []
-        lines += ["python of Ansible"] if self.ansible else []
+        lines += ["python of Ansible"] if self.unit == "kubelet" else []
         lines += [f"node {self.own_addresses[0]}"] if self.pod_mtu_bytes else []
         return "\n".join(lines) + "\n"
 
@@ -129,27 +128,27 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
         values, driver = settings[host.name], spec.settings_of(host).driver
         own = tuple(each for each, hosts in artefacts if host.name in hosts)
         installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
-        kubelet = bool(spec.k3s or spray) and host.role in _NODES
+        unit = "kubelet" if spray else "k3s" if spec.k3s else ""
+        unit = unit if host.role in _NODES else ""
         found[host.name] = HostWants(
             device=host.name,
             tools=tuple(_tools(spec, host, values, own)),
             modules=tuple(name[1] for key in values if (name := _MODULE.fullmatch(key))),
-            names=tuple(_names(host, own, kubelet=kubelet)),
+            names=tuple(_names(host, own, kubelet=bool(unit))),
             own_addresses=tuple(dict.fromkeys((host.address, host.way.address))),
             ports=tuple(_ports(spec, host)),
             peers=_peers(spec, host),
             artefacts=own,
             registry=spec.sources.registry,
-            cgroup_v2=kubelet and "kernel.cgroup" in values,
-            kubelet=kubelet,
+            cgroup_v2=bool(unit) and "kernel.cgroup" in values,
+            unit=unit,
             selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
-            ansible=kubelet and spray is not None,
             ipoib=host.hcas > 0 and bool(by_link_type),  # as in `host_device_config`
             gpus=host.gpus,
             gpu_driver=gpu_driver if host.gpus else None,
             packages=installs or "docker.engine" in values or host.role == "balancer",
             driver_room=installs,
-            pod_mtu_bytes=(spray.mtu_bytes or 0) if spray and kubelet else 0,
+            pod_mtu_bytes=(spray.mtu_bytes or 0) if spray and unit else 0,
             pod_overhead_bytes=pod_overhead_bytes(spec),
             cni=cni_paths(spec) if foreign and host.role == "worker" else None,
         )

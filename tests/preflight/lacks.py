@@ -48,6 +48,8 @@ LOCK: Final = lock_of(ROCE)
 WANTS: Final = wants_of(ROCE, make_plan(ROCE, "site", LOCK), LOCK)
 SPRAY: Final = load_checked_site(EXAMPLES / "dgx-roce" / "kubespray.yaml").spec_or_raise()
 SPRAYED: Final = wants_of(SPRAY, make_plan(SPRAY, "site", LOCK), LOCK)
+HA: Final = load_checked_site(EXAMPLES / "dgx-roce" / "k3s-ha.yaml").spec_or_raise()
+BALANCED: Final = wants_of(HA, make_plan(HA, "site", LOCK), LOCK)
 LARGE: Final = {
     name: replace(each, pod_mtu_bytes=1480, pod_overhead_bytes=50) for name, each in SPRAYED.items()
 }

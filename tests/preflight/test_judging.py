@@ -18,17 +18,23 @@ from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
+from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.preflight import report as report_module
 from components.preflight.artefacts import Artefact
 from components.preflight.judge import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
+from components.preflight.wants import wants_of
 from components.update.decide import judge_host_settings, judge_situation
 from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
 from tests.preflight.lacks import (
+    BALANCED,
+    HA,
     LACKS,
+    LOCK,
     ROCE,
+    SPRAY,
     SPRAYED,
     WANTS,
     WHOLE,
@@ -72,6 +78,35 @@ def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert tuple(judge_engine(WHOLE)) == ()
     assert switch() == ()
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()
+
+
+@pytest.mark.parametrize("spec", [ROCE, SPRAY], ids=["k3s", "kubespray"])
+@pytest.mark.parametrize("role", ["storage", "login"])
+def test_kubernetes_on_a_host_outside_of_the_cluster_says_nothing(
+    spec: ClusterSpec, role: str
+) -> None:
+    *others, last = spec.hosts
+    moved = (*others, last.model_copy(update={"role": role}))
+    site = spec.model_copy(update={"hosts": moved, "switches": ()})
+    wants = wants_of(site, make_plan(site, "site", LOCK), LOCK)
+    facts = {"swap": "2097152 /dev/sda2", "selinux": "1", "port.6443": "used"}
+    for unit in ({}, {"k3s": "k3s"}, {"kubelet": "kubelet"}):
+        assert host(facts | unit, last.name, wants) == ()
+        wanting = {last.name: replace(wants[last.name], ports=(6443,))}
+        (found,) = host(facts | unit, last.name, wanting)
+        assert found.rule == "port-6443", "no Kubernetes is to run here that would explain it"
+
+
+def test_only_the_kubernetes_of_the_file_explains_a_used_port() -> None:
+    used = {"port.6443": "used", "port.10250": "used"}
+    spray = {"kubelet": "kubelet"}
+    assert host(used | {"k3s": "k3s"}, "mgmt01") == ()
+    assert {each.rule for each in host(used | spray, "mgmt01")} == {"port-6443", "port-10250"}
+    assert host(used | spray, "mgmt01", SPRAYED) == ()
+    balancer = HA.balancers[0].name
+    for other in ({"k3s": "k3s"}, spray):
+        (found,) = host(used | other, balancer, BALANCED)
+        assert found.rule == "port-6443"
 
 
 def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:

@@ -81,8 +81,7 @@ def test_nodes_are_asked_for_the_ports_of_kubeadm_and_for_python() -> None:
     assert worker.peers == (("192.168.1.10", 6443), ("192.168.2.12", 10250))
     assert server.peers == (("192.168.2.11", 10250),)
     assert "python of Ansible" in worker.render({})
-    assert server.ansible
-    assert server.kubelet
+    assert (server.unit, worker.unit) == ("kubelet", "kubelet")
     assert not server.cgroup_v2, "Kubernetes v1.34 takes both"
 
 

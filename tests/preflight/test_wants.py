@@ -80,7 +80,7 @@ def test_an_older_kubernetes_takes_the_old_control_groups() -> None:
     older = spec.k3s.model_copy(update={"version": "v1.34.3+k3s1"})
     asked = wants(spec.model_copy(update={"kubernetes": older}))
     assert not any(each.cgroup_v2 for each in asked.values())
-    assert all(each.kubelet for each in asked.values())
+    assert all(each.unit == "k3s" for each in asked.values())
 
 
 def test_servers_that_join_are_asked_for_etcds_ports_too() -> None:
