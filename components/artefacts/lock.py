@@ -157,8 +157,8 @@ class _Plain(yaml.SafeDumper):
 
 def render_lock(entries: Mapping[tuple[str, str], Entry]) -> str:
     """The text of a lock, with entries in the order of kind and name."""
-    ordered = tuple(sorted(entries.values(), key=lambda entry: entry.key))
-    whole = LockText(version=1, artefacts=ordered).model_dump(exclude_defaults=True)
+    ordered = sorted(entries.values(), key=lambda entry: entry.key)
+    whole = {"version": 1, "artefacts": [e.model_dump(exclude_defaults=True) for e in ordered]}
     return _HEAD + yaml.dump(whole, Dumper=_Plain, sort_keys=False, width=1000)
 
 
