@@ -43,7 +43,7 @@ from components.project import split_state as splitting
 from components.project.engine import OWN_LOGIN, backend_of, wanted_versions
 from components.project.write import REQUIREMENTS
 from components.reading.site_path import CONFIG_FILE, SITE_KEY, config_file
-from components.update.pieces import OF_PIECES, OWN
+from components.update.pieces import OF_PIECES
 from components.update.secrets import secret_names
 
 app = command_app("Run, split, join and export a site of several stacks.")
@@ -246,7 +246,7 @@ def split(stack: StackName = "") -> None:
     new = [each.stack for each in pieces if each.stack not in empty]
     with _undone(stack, backup, empty, new):
         _make_missing(stack, pieces, here)
-        parts = splitting.split_state(state, stack, shares, _SHARED, {OWN: ""})
+        parts = splitting.split_state(state, stack, shares, _SHARED, OF_PIECES)
         for name, part in parts.items():
             _store(name, part)
     _import(stack, splitting.without_records(state))

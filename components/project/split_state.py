@@ -11,7 +11,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 Record: TypeAlias = dict[str, Any]
@@ -63,11 +62,11 @@ def split_state(
     stack: str,
     shares: Sequence[Share],
     shared: frozenset[str],
-    mark: Mapping[str, str] = MappingProxyType({}),
+    marks: Collection[str] = (),
 ) -> Mapping[str, State]:
     """Return the state of each new stack; all get the records with the names `shared`.
 
-    Each gets the outputs `mark` too: by them an update knows that it is the stack of a piece.
+    Each gets the outputs `marks` too: by them an update knows that it is the stack of a piece.
     """
     records = records_of(state)
     root = {name_of(each) for each in records if each["type"] == _STACK}
@@ -83,16 +82,13 @@ def split_state(
         moved = _moved(own, stack, share.stack)
         for each in moved:
             if each["type"] == _STACK:
-                each["outputs"] = {**(each.get("outputs") or {}), **mark}
+                each["outputs"] = {**(each.get("outputs") or {}), **dict.fromkeys(marks, "")}
         found[share.stack] = _with(state, moved)
     return found
 
 
-def join_states(states: Mapping[str, State], stack: str, drop: Collection[str] = ()) -> State:
-    """Return one stack's state with the records of several; the last one keeps its outputs.
-
-    Those in `drop` go: by them an update knows the stack of a piece.
-    """
+def join_states(states: Mapping[str, State], stack: str, marks: Collection[str] = ()) -> State:
+    """Return one stack's state: the records of several, the outputs of the last one but `marks`."""
     merged: dict[str, Record] = {}
     last: State = {}
     for name, last in states.items():
@@ -103,7 +99,7 @@ def join_states(states: Mapping[str, State], stack: str, drop: Collection[str] =
                     known[key] = [*both]
             if record["type"] == _STACK:
                 outputs = cast("Record", record.get("outputs") or {})
-                known["outputs"] = {key: outputs[key] for key in outputs if key not in drop}
+                known["outputs"] = {key: outputs[key] for key in outputs if key not in marks}
     # The engine demands that each record follows those that it needs.
     order = TopologicalSorter[str]()
     for urn, record in merged.items():

@@ -24,6 +24,7 @@ SINCE: Final = "updated_at"
 """Output of each piece: when an update first had this digest."""
 REPAIRS: Final = "repairs"
 OF_PIECES: Final = (SITE, OWN, SINCE, REPAIRS)
+"""The marks of a piece's stack: a split adds these outputs, a join drops them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from components.project.split_state import (
     records_of,
     split_state,
 )
+from components.update.pieces import OF_PIECES
 
 ROOT = "urn:pulumi:prod::site::pulumi:pulumi:Stack::site-prod"
 PROVIDER = "urn:pulumi:prod::site::pulumi:providers:command::default"
@@ -98,10 +99,11 @@ def test_a_join_gives_the_same_records_again() -> None:
 
 
 def test_a_piece_is_marked_until_it_is_joined() -> None:
-    parts = split_state(state(), "prod", SHARES, SHARED, {"piece_digest": ""})
+    parts = split_state(state(), "prod", SHARES, SHARED, OF_PIECES)
     for part in parts.values():
-        assert records_of(part)[0]["outputs"] == {"verdict": "passed", "piece_digest": ""}
-    joined = join_states(parts, "prod", ("piece_digest",))
+        marked = {"piece_digest": "", "plan_digest": "", "repairs": "", "updated_at": ""}
+        assert records_of(part)[0]["outputs"] == {"verdict": "passed", **marked}
+    joined = join_states(parts, "prod", OF_PIECES)
     assert records_of(joined)[0]["outputs"] == {"verdict": "passed"}
 
 
