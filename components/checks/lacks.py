@@ -5,7 +5,7 @@ One table: each row is a place in the file, and a reason why a switch may not su
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -86,23 +86,15 @@ class _Asked:
             return None  # too old for everything: only `switch-release` reports that
         return f"it came with release {self.system.show_release(since)}"
 
-    def headroom(self) -> str | None:
-        return self._lossy("only lossless classes have headroom")
-
-    def watched(self) -> str | None:
-        return self._lossy("it watches lossless classes")
-
-    def _lossy(self, why: str) -> str | None:
+    def lossy(self, why: str) -> str | None:
         """Return a reason that counts in each mode but lossless."""
         mode = self.rdma.mode
         return None if mode == "lossless" else f"{why}, and rdma.mode is {mode}"
 
     def too_long(self) -> str | None:
         """Explain why a cable is longer than any for which the platform has headroom."""
-        lengths = ", ".join(map(str, self.lengths_m))
-        is_long = isinstance(self.value, int) and self.value > max(
-            self.lengths_m, default=self.value
-        )
+        value, lengths = self.value, ", ".join(map(str, self.lengths_m))
+        is_long = isinstance(value, int) and value > max(self.lengths_m, default=value)
         return f"its platform has headroom for {lengths} m" if is_long else None
 
     def of_profile(self) -> Release | None:
@@ -126,9 +118,8 @@ class _Asked:
 
     def other_chip(self) -> str | None:
         chip = self.switch.hardware.asic if self.switch.hardware else ""
-        supported = chip in {"", ADAPTIVE_ASIC}
         words = f"NVIDIA supports it on {ADAPTIVE_ASIC}, and this one is {chip}"
-        return None if supported else words
+        return None if chip in {"", ADAPTIVE_ASIC} else words
 
     def too_fast(self) -> str | None:
         """Explain why a link spreads no packets, unless the whole switch already lacks that."""
@@ -144,6 +135,15 @@ class _Asked:
         return None if routed else self.system.routing
 
 
+REASONS: Final[Mapping[str, Callable[[_Asked], Release | str | None]]] = {
+    "headroom": lambda asked: asked.lossy("only lossless classes have headroom"),
+    "watched": lambda asked: asked.lossy("it watches lossless classes"),
+    "too_long": _Asked.too_long, "too_fast": _Asked.too_fast, "of_profile": _Asked.of_profile,
+    "partly_marked": _Asked.partly_marked, "other_class": _Asked.other_class,
+    "other_chip": _Asked.other_chip, "without_links": _Asked.without_links,
+}  # fmt: skip
+
+
 class _Row(NamedTuple):
     """One row of a topic: settings that a switch may not support."""
 
@@ -152,8 +152,7 @@ class _Row(NamedTuple):
     what: str
     """The message about an `_Asked`."""
     since: str
-    """A method of `_Asked` that gives the first release or the reason, or the name for which
-    `SwitchSystem.since` gives it."""
+    """The first release or the reason, by its name in `REASONS` or for `SwitchSystem.since`."""
     fix: str = ""
     """The fix, if it differs from the topic's."""
 
@@ -182,8 +181,8 @@ def _lacks(
                 asked = _Asked(spec.rdma, switch, (*keys,), system, title)
                 if not (asked.value == value if value else asked.value):
                     continue
-                own = getattr(asked, row.since, None)
-                why = asked.why(own() if own else system.since(row.since))
+                own = REASONS.get(row.since)
+                why = asked.why(own(asked) if own else system.since(row.since))
                 if why is not None and asked.path not in found:
                     found.add(asked.path)
                     yield asked, f"{row.what.format(a=asked)}: {why}.", row.fix
