@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -28,6 +29,10 @@ _UNKNOWN: Final = (
     "it has not the form of a prompt that Railyard knows",
     "{by_hand}; give this user the factory prompt, and start no other program at login",
 )
+_FORBIDDEN: Final = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1)."""
+_CLOSED: Final = "SSH connection closed"
+"""asyncssh's words for a channel whose connection was lost while it opened."""
 CONNECT_DEADLINE_S: Final = 20.0
 """Seconds for the login on a host; a host that is down does not answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
@@ -41,6 +46,8 @@ def cut_off(endpoint: Endpoint, error: BaseException, within_s: float) -> Unreac
         why = f"its answer was not taken: {words}"
     elif isinstance(error, TimeoutError):
         why = f"did not finish within {within_s:g} s: check its load and its disks"
+    elif isinstance(error, asyncssh.ChannelOpenError) and words != _CLOSED:
+        why = fault_text(__file__, "no-session", why=words)
     return UnreachableError(f"{endpoint.where} accepted the login, but {why}")
 
 
@@ -56,7 +63,8 @@ def _explain(
         return _no_common_algorithm(endpoint, str(error))
     if isinstance(error, asyncssh.ChannelOpenError) and endpoint.jump:
         words = {"endpoint": endpoint, "jump": endpoint.jump[-1], "why": one_line(error.reason)}
-        return UnreachableError(fault_text(__file__, "closed-way", **words))
+        row = "forbidden-way" if error.code == _FORBIDDEN else "closed-way"
+        return UnreachableError(fault_text(__file__, row, **words))
     why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
     if endpoint.kind == "switch" and not isinstance(error, ConnectionRefusedError):
         if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
@@ -183,7 +191,7 @@ class JumpHosts:
         self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str]
     ) -> asyncssh.SSHClientConnection:
         before = await self.through(hops[:-1], secrets)
-        return await login(hops[-1], secrets, before, CONNECT_DEADLINE_S)
+        return await login(replace(hops[-1], jump=hops[:-1]), secrets, before, CONNECT_DEADLINE_S)
 
     async def aclose(self) -> None:
         """Close all connections, the inner ones first, as `aclosing` of Python does at an end."""

@@ -46,17 +46,20 @@ KEY = new_key()
 SECRETS = {"ssh_private_key": private(KEY), "sudo": PASSWORD}
 FORWARDS_ONLY = ("AllowTcpForwarding yes", "PermitTTY no", "ForceCommand /bin/false")
 FORWARDS_NOTHING = ("AllowTcpForwarding no",)
+FORWARDS_ELSEWHERE = ("PermitOpen 127.0.0.9:22", "MaxSessions 0")
+"""It forwards to one address alone, and opens no session."""
 STATE = "mtu_bytes=9000\nname=gpu01\n"
 
 
 @dataclass
 class Site:
-    """A host whose sudo asks, one whose sudo does not, and two servers that only forward."""
+    """A host whose sudo asks, one whose sudo does not, and servers that forward all or little."""
 
     asking: RealSshd
     trusting: RealSshd
     bastion: RealSshd
     inner: RealSshd
+    narrow: RealSshd
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +71,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         real_sshd(folder, Server("trusting", key, NOT_ASKING)) as trusting,
         real_sshd(folder, Server("bastion", key, lines=FORWARDS_ONLY)) as bastion,
         real_sshd(folder, Server("inner", key, lines=FORWARDS_ONLY)) as inner,
+        real_sshd(folder, Server("narrow", key, lines=FORWARDS_ELSEWHERE)) as narrow,
     ):
-        yield Site(asking, trusting, bastion, inner)
+        yield Site(asking, trusting, bastion, inner, narrow)
 
 
 def _run(
@@ -213,9 +217,72 @@ def test_a_jump_hosts_key_is_pinned_too(site: Site) -> None:
     assert site.trusting.connections == before
 
 
-def test_a_jump_host_that_does_not_forward_is_named(site: Site) -> None:
-    with pytest.raises(UnreachableError, match=r"jump host asking .* does not open the way to"):
-        _run(replace(site.trusting.endpoint(), jump=(_hop(site.asking),)))
+def _failure(endpoint: Endpoint) -> list[str]:
+    """The lines of what is said of a way that does not open."""
+    with pytest.raises(UnreachableError) as caught:
+        _run(endpoint)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize("name", ["asking", "narrow"])
+def test_a_jump_host_that_refuses_to_forward_is_named(site: Site, name: str) -> None:
+    """By AllowTcpForwarding or PermitOpen: code 1, and the words `open failed`.
+
+    OpenSSH 9.6p1, server_request_direct_tcpip and server_input_channel_open of serverloop.c, and
+    channel_connect_to_port of channels.c. Its client prints the code: `channel 0: open failed:
+    administratively prohibited: open failed`, and then `stdio forwarding failed` (ssh.c).
+    """
+    server: RealSshd = getattr(site, name)
+    said, fix = _failure(replace(site.trusting.endpoint(), jump=(_hop(server),)))
+    assert said.startswith(f"trusting (deploy@127.0.0.1:{site.trusting.port} by {name}): ")
+    assert f"the jump host {name} (deploy@127.0.0.1:{server.port}) refuses to forward to" in said
+    assert said.endswith(
+        f"127.0.0.1:{site.trusting.port}: administratively prohibited: open failed"
+    )
+    assert "AllowTcpForwarding" in fix
+    assert "PermitOpen" in fix
+
+
+def test_an_address_that_a_jump_host_does_not_reach_is_another_thing(site: Site) -> None:
+    """Code 2, and the error of its connect (channel_post_connecting of channels.c)."""
+    nowhere = replace(site.trusting.endpoint(), port=1, jump=(_hop(site.bastion),))
+    said, fix = _failure(nowhere)
+    assert f"the jump host bastion (deploy@127.0.0.1:{site.bastion.port}) does not reach" in said
+    assert said.endswith("127.0.0.1:1: Connection refused")
+    assert "AllowTcpForwarding" not in fix
+
+
+def test_the_jump_host_that_stops_a_chain_is_named(site: Site) -> None:
+    chain = (_hop(site.asking), _hop(site.inner))
+    said, _ = _failure(replace(site.trusting.endpoint(), jump=chain))
+    assert said.startswith(f"inner (deploy@127.0.0.1:{site.inner.port} by asking): ")
+    assert "the jump host asking " in said
+    assert f"refuses to forward to 127.0.0.1:{site.inner.port}" in said
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_host_that_opens_no_session_has_not_lost_the_connection(
+    site: Site, *, is_behind: bool
+) -> None:
+    """Code 2, and the words `open failed` (server_request_session of serverloop.c)."""
+    host = site.narrow.endpoint()
+    said, fix = _failure(replace(host, jump=(_hop(site.bastion),)) if is_behind else host)
+    assert said.endswith("accepted the login, but opens no session: open failed")
+    assert "MaxSessions" in fix
+    assert "jump host" not in said + fix
+
+
+def test_a_command_on_a_connection_that_is_gone_says_so(site: Site) -> None:
+    """The first one kills the process of sshd that serves it; asyncssh opens no channel then."""
+
+    async def run() -> None:
+        async with connect_to_host(site.trusting.endpoint(), SECRETS) as session:
+            with pytest.raises(UnreachableError, match="the connection was lost"):
+                await session.run("kill -9 $PPID", deadline_s=20)
+            with pytest.raises(UnreachableError, match="lost: SSH connection closed"):
+                await session.run("true", deadline_s=20)
+
+    asyncio.run(run())
 
 
 # sudo.
