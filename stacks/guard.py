@@ -23,7 +23,7 @@ from components.core.problem import Json, render_finding
 from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
-from components.plan.pieces import find_piece, pieces_of, plan_piece
+from components.plan.pieces import find_piece, other_stacks, plan_piece
 from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
@@ -54,10 +54,10 @@ _WHOLE: Final = (
     "Nothing was touched."
 )
 _NO_PIECE: Final = (
-    "the state of stack {0} is a piece of a split site, and Pulumi.{0}.yaml lacks `railyard:piece`:"
-    " it would set up the whole site.\n  fix    bring the line back:"
-    " `pulumi config set railyard:piece UNIT --stack {0}`; if it is a site of its own now, remove"
-    " `piece_digest` from its outputs (pulumi stack export, then import).\nNothing was touched."
+    "{1}: Pulumi.{0}.yaml lacks `railyard:piece`, so it would set up the whole site.\n  fix   "
+    " bring the line back: `pulumi config set railyard:piece UNIT --stack {0}`; if it is a site of"
+    " its own, give its units other names, and remove `piece_digest` from its outputs (pulumi stack"
+    " export, then import).\nNothing was touched."
 )
 
 
@@ -162,12 +162,15 @@ def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, w
     """Refuse to set up in one stack of a split site what another one has."""
     if whole and spec.stacks and not applied.steps:
         raise refusal(_WHOLE.format(plan.stack))
-    if whole and applied.steps and OWN in (read_outputs(plan.stack) or {}):
-        raise refusal(_NO_PIECE.format(plan.stack))
+    others = other_stacks(spec, plan.stack, pulumi.get_stack())
+    taken = judge_taken(plan, applied, others, read_other_state)
     if plan.piece:
-        stacks = (plan.stack, *(each.stack for each in pieces_of(spec, plan.stack)))
-        others = [each for each in stacks if each != pulumi.get_stack()]
-        refuse(tuple(judge_taken(plan, applied, others, read_other_state)))
+        refuse(tuple(taken))
+    elif whole and applied.steps and OWN in (read_outputs(plan.stack) or {}):
+        marked = f"the state of stack {plan.stack} is a piece of a split site"
+        raise refusal(_NO_PIECE.format(plan.stack, marked))
+    elif first := next(taken, None):
+        raise refusal(_NO_PIECE.format(plan.stack, first.what))
 
 
 def _scope(

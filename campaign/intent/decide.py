@@ -69,6 +69,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "refused_unpinned": giving(""),
     "open_existing": giving(None),
     "read_outputs": giving(None),
+    "read_other_state": giving(Applied()),
 }
 """Of `stacks.guard`: what would leave this process, or is about pins and the lab."""
 

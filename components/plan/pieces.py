@@ -63,6 +63,17 @@ def pieces_of(spec: ClusterSpec, stack: str) -> tuple[Piece, ...]:
     return (*found, _piece(spec, stack, CLUSTER, last, others))
 
 
+def other_stacks(spec: ClusterSpec, site: str, stack: str) -> tuple[str, ...]:
+    """List the other stacks of a split site.
+
+    Without its piece a stack passes as the site's own, so it is also compared by its name.
+    """
+    ends = tuple(f"-{each.name}" for each in pieces_of(spec, site) if site == stack)
+    sites = dict.fromkeys((site, *map(site.removesuffix, ends)))
+    found = [[each, *(piece.stack for piece in pieces_of(spec, each))] for each in sites]
+    return tuple(each for names in found for each in names if each != stack)
+
+
 def _switches(spec: ClusterSpec, name: str) -> tuple[str, ...]:
     units = spec.stacks.units if spec.stacks else {}
     if name in units:

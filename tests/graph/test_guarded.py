@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pulumi
@@ -86,4 +87,15 @@ def test_a_wrong_file_is_refused_with_its_report(site: Path) -> None:
     refused, graph = record_refusal(first_run(), switches)
     assert "gpu_01" in refused
     assert "site.yaml:" in refused
+    assert graph.resources == []
+
+
+def test_a_stack_that_lost_its_piece_sets_up_no_switch_of_another_stack(site: Path) -> None:
+    before = record_program(first_run(), switches)
+    with site.open("a") as file:
+        file.write("stacks: {units: {a: {leaves: [leaf-01]}}}\n")
+    lost = replace(first_run(), stack="dev-cluster", states={"dev-a": before.state()})
+    refused, graph = record_refusal(lost, switches)
+    assert "leaf-01 is new in this stack, and the state of stack dev-a has it" in refused
+    assert "config set railyard:piece UNIT --stack dev-cluster" in refused
     assert graph.resources == []

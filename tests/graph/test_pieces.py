@@ -139,6 +139,25 @@ def test_the_empty_stack_of_a_split_site_sets_up_nothing() -> None:
     assert graph.resources == []
 
 
+def a_lost_piece(others: str) -> Run:
+    """The stack of a unit whose configuration lost its piece, while another unit has its own."""
+    mine, theirs = (record_main(split_run(name)).state() for name in ("a", others))
+    return replace(split_run(""), stack="prod-a", state=mine, states={f"prod-{others}": theirs})
+
+
+def test_a_stack_that_lost_its_piece_sets_up_no_other_one() -> None:
+    said, graph = record_refusal(a_lost_piece("b"), lock=True)
+    assert "gpu09 is new in this stack, and the state of stack prod-b has it" in said
+    assert "Pulumi.prod-a.yaml lacks `railyard:piece`" in said
+    assert "\n  fix    " in said
+    assert graph.resources == []
+
+
+def test_a_whole_site_may_have_the_name_of_a_piece_until_it_is_split() -> None:
+    run = replace(a_lost_piece("b"), states={})
+    assert "leaf-05-apply" in {each.name for each in record_main(run).resources}
+
+
 def test_a_device_does_not_move_to_another_stack() -> None:
     state = record_main(split_run("a")).state()
     run = replace(split_run("a"), state=state)

@@ -210,6 +210,18 @@ def test_a_second_site_of_a_stack_is_refused() -> None:
     assert "the stack has the Site `train` already" in refused
 
 
+def test_a_stack_that_lost_its_piece_sets_up_no_device_of_another_stack(folder: Path) -> None:
+    before = record_program(RUN, program({"site": "site.yaml"}))
+    with (folder / "site.yaml").open("a") as file:
+        file.write("stacks: {units: {a: {leaves: [leaf-01]}}}\n")
+    mine = {urn: each for urn, each in before.state().items() if "leaf-01" not in urn}
+    lost = replace(RUN, stack="dev-cluster", state=mine, states={"dev-a": before.state()})
+    refused, graph = record_refusal(lost, program({"site": "site.yaml"}))
+    assert "leaf-01 is new in this stack, and the state of stack dev-a has it" in refused
+    assert "config set railyard:piece UNIT --stack dev-cluster" in refused
+    assert graph.of_type("command:") == []
+
+
 def test_a_program_that_the_engine_does_not_find_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
