@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from components.cloud.kinds import Item
 from components.cloud.observe import CloudFacts, Gone
@@ -44,7 +45,7 @@ class Seen:
         return None if isinstance(facts, HostState) else facts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     """One update before its first resource: the wanted, applied and observed states."""
 
@@ -58,7 +59,7 @@ class Situation:
     confirmed: frozenset[str] = frozenset()
     """Names that the user typed to permit their loss in this update."""
 
-    @property
+    @cached_property
     def addresses(self) -> dict[str, str]:
         """Device to the address and login by which Railyard reaches it."""
         known = self.applied.instances

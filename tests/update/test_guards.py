@@ -9,7 +9,7 @@ import pytest
 from components.core.difference import Difference, ForeignSetting
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.model.guard_spec import Guards, SwitchGuards, kinds
-from components.plan.make import make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift, judge_situation
 from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
@@ -86,3 +86,21 @@ def test_every_kind_has_a_way_and_another_has_none() -> None:
     assert {Guards().way(kind) for kind in kinds()} == {"warn"}
     with pytest.raises(ValueError, match="not a kind of guard"):
         Guards().way("switch.colour")
+
+
+def test_judging_looks_for_addresses_once_however_many_devices_drift(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once per device would take half an hour of processor time at 1,000 hosts."""
+    watched, asked = PLAN.watched, list[ClusterPlan]()
+
+    def count(plan: ClusterPlan) -> object:
+        asked.append(plan)
+        return watched
+
+    monkeypatch.setattr(ClusterPlan, "watched", property(count))
+    drifts = judge_drift(PLAN, as_applied(), Seen())
+    assert len(drifts) > 3
+    asked.clear()
+    judge_situation(Situation(NO_SPEC, PLAN, as_applied(), drifts=drifts), "update")
+    assert len(asked) == 1
