@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import re
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
+import yaml
 
 from bench.sites import EIGHT_RAILS, TWO_RAILS, Form, count_switches, site_text
 from components.checks.site import check_loaded, check_site
+from components.core.templates import LOADER
 from components.core.to_json import json_pieces, to_json
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import render_plan
 from components.reading.load import parse_site
 from tests.golden.site import load_example
+from tests.graph.example_sites import example_run
+from tests.graph.whole_program import record_main
 
 FORMS = {"two": TWO_RAILS, "eight": EIGHT_RAILS}
 SMALL = Form(2, "ConnectX-5", 100, "SN4600C", hosts_a_leaf=10, links_a_spine=4)
@@ -95,6 +101,24 @@ def test_the_plan_of_a_host_takes_as_much_in_a_large_site() -> None:
 def test_reading_a_host_takes_as_much_in_a_large_site() -> None:
     texts = {size: site_text(size, SMALL) for size in (20, 40, 60)}
     assert_linear(lambda size: parse_site(texts[size], "site.yaml"))
+
+
+def count_calls(hosts: int) -> int:
+    """How many calls of functions the whole program takes, judgements and resources included."""
+    run = example_run("spine-leaf")
+    site = yaml.load(site_text(hosts, TWO_RAILS), LOADER)  # noqa: S506 - a safe one
+    profile = cProfile.Profile()
+    profile.enable()
+    record_main(replace(run, config={**run.config, "cluster": site}))
+    profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_the_program_calls_as_much_for_a_host_of_a_large_site() -> None:
+    """One look through all hosts for each host makes the ratio 1.2 at these sizes."""
+    count_calls(2)  # what the first run in a process imports and works out
+    few, some, many = map(count_calls, (15, 30, 60))
+    assert (many - some) / 30 < 1.1 * (some - few) / 15
 
 
 @pytest.mark.parametrize("form", FORMS)
