@@ -81,7 +81,7 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
     """Return the nodes that the stack made and that left the file."""
     if kubernetes is None or kubernetes.existing is not None:
         return ()
-    nodes: list[str] = []
+    nodes, own = list[str](), frozenset(kubernetes.own_nodes)
     if kubernetes.playbooks is not None:
         recorded = parse_lines(applied.stdin(kubernetes.playbooks.step.name))
         wanted = cast("Mapping[str, object]", recorded.get("wanted") or {})
@@ -90,7 +90,7 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
         if name.endswith(base.NODE_SUFFIX):
             node = parse_state(step.stdin).values.get("node")
             nodes.append(node or name.removesuffix(base.NODE_SUFFIX))
-    return tuple(name for name in nodes if name not in kubernetes.own_nodes)
+    return tuple(name for name in nodes if name not in own)
 
 
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterator[Finding]:
@@ -109,12 +109,13 @@ def choose_departures(
     if step is None or kubernetes is None:
         return None
     stdin, leaving = applied.stdin(STEP), leaving_nodes(kubernetes, applied)
+    own = frozenset(kubernetes.own_nodes)
     last = parse_leave(stdin) if stdin else step.request
     if leaving:
         return replace(step, request=replace(step.request, nodes=leaving, run=last.run + 1))
     if not stdin:
         return None
-    left = tuple(name for name in last.nodes if name not in kubernetes.own_nodes)
+    left = tuple(name for name in last.nodes if name not in own)
     if left == last.nodes:
         return replace(step, kept=stdin)
     return replace(step, request=replace(step.request, nodes=left, run=last.run))

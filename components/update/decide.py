@@ -79,7 +79,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
             routing=edit.routing_faults(switch, applied, facts, networks),
         )
         switches.append(found)
-    hosts = {host.converge.name: host for host in plan.hosts}
+    hosts, known = {host.converge.name: host for host in plan.hosts}, applied.instances
     sent = {
         each.name: recorded.stdin
         for each in (*plan.hypervisors, *plan.hosts)
@@ -88,7 +88,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
 
     def of_step(watched: Watched) -> DeviceDrift:
         facts = seen.host(watched.device)
-        drift = drift_of_step(watched.known(applied.instances), applied, facts)
+        drift = drift_of_step(watched.known(known), applied, facts)
         if not isinstance(facts, HostState):
             return drift
         host = hosts.get(watched.step.name)

@@ -77,18 +77,20 @@ async def _observe_all(
         except DeviceError as error:
             return Unreachable(str(error), isinstance(error, HostKeyError))
 
+    known = applied.instances
+
     def read_cluster() -> ClusterLook | Unreachable | None:
         asked = None if how.only else asked_of_cluster(plan, applied, secrets)
         if asked is None or plan.acceptance.access is None:
             return None
-        found = look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
+        found = look_at_cluster(plan.acceptance.access.known(known), secrets, asked)
         return found or Unreachable("no server has a kubeconfig: K3s did not start on any server")
 
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     chosen = [switch for switch in plan.switches if how.takes(switch.name)]
     switches = [asyncio.to_thread(read_switch, each) for each in chosen]
     by_host: dict[Endpoint, list[_Look]] = {}
-    for watched in (each.known(applied.instances) for each in plan.watched):
+    for watched in (each.known(known) for each in plan.watched):
         end = watched.step.endpoint
         if end.reachable and end.device not in silent and how.takes(end.device):
             look = _Look(watched, asked_of_step(watched, applied), plan.look_s)
