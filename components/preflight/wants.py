@@ -220,7 +220,7 @@ def _has_etcd(spec: ClusterSpec, host: Host) -> bool:
 def _peers(spec: ClusterSpec, host: Host) -> tuple[tuple[str, int], ...]:
     """Return the addresses and ports that a host must reach: the servers, and the next node."""
     plane, found = spec.k3s or spec.kubespray, list[tuple[str, int]]()
-    if plane is not None and host.role in _NODES and spec.servers:
+    if plane is not None and not host.is_outside and spec.servers:
         if host.role == "worker":  # a virtual address does not answer before the first update
             found += [(each.address, plane.api_port) for each in spec.balancers]
         ports = (plane.api_port, *(ETCD_PORTS if _has_etcd(spec, host) else ()))

@@ -107,6 +107,9 @@ def test_only_the_kubernetes_of_the_file_explains_a_used_port() -> None:
     for other in ({"k3s": "k3s"}, spray):
         (found,) = host(used | other, balancer, BALANCED)
         assert found.rule == "port-6443"
+    ours = {"railyard-haproxy": "railyard-haproxy"}
+    assert host(used | ours, balancer, BALANCED) == (), "an update was here before"
+    assert {each.rule for each in host(used | ours, "mgmt01")} == {"port-6443", "port-10250"}
 
 
 def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:

@@ -109,6 +109,26 @@ def test_servers_that_join_are_asked_for_etcds_ports_too() -> None:
     assert "curl" in {name for tool in asked["mgmt01"].tools for name in tool.names}
 
 
+def test_a_balancer_is_asked_whether_it_reaches_every_server() -> None:
+    spec = load_checked_site(EXAMPLES / "dgx-roce" / "k3s-ha.yaml").spec_or_raise()
+    asked, servers = wants(spec), tuple((each.address, 6443) for each in spec.servers)
+    assert [asked[each.name].peers for each in spec.balancers] == [servers, servers]
+
+
+@pytest.mark.parametrize(
+    ("unit", "fact"),
+    [("k3s", "k3s"), ("k3s-agent", "k3s"), ("kubelet", "kubelet"), ("railyard-haproxy",) * 2],
+)
+def test_a_host_says_which_unit_has_its_ports(unit: str, fact: str, tmp_path: Path) -> None:
+    """The paths are those of K3s' install script, of kubespray and of `service.sh`."""
+    (tmp_path / f"{unit}.service").touch()
+    done = subprocess.run(
+        ["/bin/sh", "-c", host_script().replace("/etc/systemd/system/", f"{tmp_path}/")],
+        input="", capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert f"{fact}={unit}" in done.stdout.splitlines()
+
+
 def test_every_host_is_asked_for_by_one_before_it() -> None:
     for name, port in (("dgx-roce", 10250), ("esxi-roce", 22)):
         asked = wants(load_example(name))

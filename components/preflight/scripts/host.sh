@@ -43,12 +43,11 @@ look_system() {
       /proc/driver/nvidia/version 2>/dev/null)
   fact gpu_driver "$gpu_driver"
   fact gpu_loaded "$([ ! -d /sys/module/nvidia ] || echo yes)"
-  for unit in k3s k3s-agent; do
-    [ ! -e "/etc/systemd/system/$unit.service" ] || fact k3s "$unit"
+  for unit in k3s k3s-agent kubelet railyard-haproxy; do # what an earlier update set up has its ports
+    [ ! -e "/etc/systemd/system/$unit.service" ] || fact "${unit%-agent}" "$unit"
   done
   fact selinux "$(first_line /sys/fs/selinux/enforce)" # 1: enforcing; no such file without SELinux
   [ ! -e /usr/share/selinux/packages/k3s.pp ] || fact k3s_policy there # what k3s-selinux installs
-  [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
   look_signatures
 }
 
