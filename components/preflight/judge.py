@@ -45,7 +45,8 @@ _YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
 """Values that cloud-init 22.4.2 treats as true (`util.translate_bool`), and an old word for it."""
 _SESSIONS: Final = {
     r"\bsudo\b": "sudo",
-    r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key": "login",
+    r"refuse[sd] (the|our) (SSH )?(key|password)|user \S+ is refused|not a private key"
+    "|Permission denied": "login",
     "accepted the login, but did not finish": "answer",
 }
 """Pattern in a session's error to the finding."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -12,8 +13,10 @@ import pytest
 import yaml
 
 from components.cloud.preflight import Topic
+from components.core.errors import DeviceError
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, render_finding
+from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.parts import Identity
@@ -25,6 +28,9 @@ from components.preflight.artefacts import Artefact
 from components.preflight.judge import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
 from components.preflight.wants import wants_of
+from components.remote import login
+from components.remote.login import client_key
+from components.remote.step import Endpoint
 from components.update.decide import judge_host_settings, judge_situation
 from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
@@ -188,6 +194,24 @@ def test_a_device_without_a_session_has_one_fix() -> None:
         "leaf-01", Unreachable(f"{reset}\n  fix    see the log of its SSH server")
     )
     assert (found.actual, found.fix) == (reset, "see the log of its SSH server")
+
+
+def test_each_way_to_say_that_a_login_is_refused_is_read_so() -> None:
+    endpoint = Endpoint("ufm", "host", "192.168.1.30", 22, "admin", "", "ufm_password", "ssh_key")
+    with pytest.raises(DeviceError) as caught:
+        client_key(endpoint, {"ssh_key": "no key"})
+    said = partial(fault_text, login.__file__, endpoint=endpoint, where=endpoint.where)
+    refused = partial(said, "refused-login", who="switch", advice="check the secret ufm_password")
+    texts = (
+        str(caught.value),
+        f"{endpoint.where} refused our SSH key (secret ssh_key): no more methods",
+        said("api-password"),
+        said("refused-password", what="enable", secret="enable", words="Bad"),
+        *(refused(what=what) for what in ("key", "password", "keys of the SSH agent")),
+    )
+    for text in texts:
+        (found,) = session(text)
+        assert (found.rule, found.severity, found.actual) == ("login", "error", text)
 
 
 def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
