@@ -56,7 +56,7 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
         of_nodes = {f"node{node}": str(pages) for node, pages in enumerate(nodes)}
         settings |= below(f"kernel.hugepages.{size}", of_nodes)
     settings |= _memory_limits(spec, host)
-    ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
+    ours = None if host.is_outside or host.role == "balancer" else spec.k3s or spec.kubespray
     if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
         settings["kernel.cgroup"] = "v2"  # kubelet needs it; checked before K3s is installed
     settings |= below("kernel.sysctl", rail_sysctls(spec, host) | kernel.sysctls)

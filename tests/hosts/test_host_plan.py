@@ -219,6 +219,13 @@ def test_an_instance_that_we_make_is_told_its_own_name_alone() -> None:
         assert named == [f"hosts.{plan.name}"]
 
 
+def test_only_nodes_need_control_groups_v2() -> None:
+    spec = load_example("mixed-nodes")
+    outside = {each.name for each in spec.hosts if each.role in {"storage", "login"}}
+    without = {each.name for each in plan_hosts(spec) if "kernel.cgroup" not in each.desired.values}
+    assert without == outside != set()
+
+
 @pytest.mark.parametrize(("version", "wanted"), [("v1.36.3+k3s1", "v2"), ("v1.34.2+k3s1", None)])
 def test_control_groups_v2_are_demanded_by_the_version(
     spec: ClusterSpec, version: str, wanted: str | None
