@@ -186,7 +186,8 @@ class _Case:
         if branch and branch < since and branch not in others:
             words = {"cuda": upstream.PROBE_CUDA, "since": since}
             yield self.lack("gpu-driver-cuda", version, **words, others=", ".join(map(str, others)))
-        if of_host and version and not self.fact("refused.nvidia") and not self.fact("gpu_loaded"):
+        is_unloaded = not self.fact("refused.nvidia") and not self.fact("gpu_loaded")
+        if of_host and version and is_unloaded and self.wants.gpus:
             yield self.lack("gpu-driver-loaded", f"{version}, not loaded")
 
     def connections(self) -> Iterator[Finding]:

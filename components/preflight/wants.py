@@ -76,6 +76,7 @@ class HostWants:
     ipoib: bool = False
     """The device plugin finds its InfiniBand functions by their IPoIB network devices."""
     gpus: int = 0
+    """0 in a guest of ESXi: its GPUs come with the first update."""
     gpu_driver: Literal["host", "operator"] | None = None
     packages: bool = False
     """A step installs packages here."""
@@ -128,8 +129,7 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
         values, driver = settings[host.name], spec.settings_of(host).driver
         own = tuple(each for each, hosts in artefacts if host.name in hosts)
         installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
-        unit = "kubelet" if spray else "k3s" if spec.k3s else ""
-        unit = unit if host.role in _NODES else ""
+        unit = ("kubelet" if spray else "k3s" if spec.k3s else "") if host.role in _NODES else ""
         found[host.name] = HostWants(
             device=host.name,
             tools=tuple(_tools(spec, host, values, own)),
@@ -144,7 +144,7 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
             unit=unit,
             selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
             ipoib=host.hcas > 0 and bool(by_link_type),  # as in `host_device_config`
-            gpus=host.gpus,
+            gpus=0 if spec.hypervisors else host.gpus,
             gpu_driver=gpu_driver if host.gpus else None,
             packages=installs or "docker.engine" in values or host.role == "balancer",
             driver_room=installs,

@@ -16,6 +16,7 @@ from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.preflight.artefacts import Artefact, artefacts_of, charts_without_images
+from components.preflight.judge import HostAnswers, judge_host
 from components.preflight.run import host_script
 from components.preflight.wants import HostWants, wants_of
 from tests.golden.site import EXAMPLES, load_example
@@ -26,6 +27,10 @@ from tests.preflight.asking import ask
 
 def wants(spec: ClusterSpec) -> dict[str, HostWants]:
     return dict(wants_of(spec, make_plan(spec, "x"), lock_of(spec)))
+
+
+def told(facts: dict[str, str]) -> HostAnswers:
+    return HostAnswers(facts, 0, 0)
 
 
 def images(wants: HostWants) -> list[Artefact]:
@@ -113,6 +118,18 @@ def test_a_balancer_is_asked_whether_it_reaches_every_server() -> None:
     spec = load_checked_site(EXAMPLES / "dgx-roce" / "k3s-ha.yaml").spec_or_raise()
     asked, servers = wants(spec), tuple((each.address, 6443) for each in spec.servers)
     assert [asked[each.name].peers for each in spec.balancers] == [servers, servers]
+
+
+def test_a_guest_without_its_gpu_yet_cannot_have_loaded_the_driver() -> None:
+    """Without a device, modprobe ends with: could not insert 'nvidia': No such device."""
+    spec = load_example("esxi-roce")
+    guest = wants(spec)["vm01"]
+    assert guest.gpu_driver == "host"
+    facts = {"gpu_driver": "580.126.20", "kernel": "6.8.0-71-generic"}
+    assert "gpu-driver-loaded" not in {each.rule for each in judge_host(guest, told(facts))}
+    assert "gpu-driver" in {each.rule for each in judge_host(guest, told({}))}
+    bare = wants(load_example("dgx-roce"))["gpu01"]
+    assert "gpu-driver-loaded" in {each.rule for each in judge_host(bare, told(facts))}
 
 
 @pytest.mark.parametrize(
