@@ -126,8 +126,7 @@ async def send(request: sending.FilesRequest, session: HostSession) -> Evidence:
             raise UsageError(fault_text(__file__, "file-not-here", **words))
         await _of_files(request, session, "put", [f"{digest}/{name}"], source)
         sent.append(name)
-    left = lacking and _lacking(await _of_files(request, session, "settle", names))
-    if left:
+    if lacking and (left := _lacking(await _of_files(request, session, "settle", names))):
         raise DeviceError(f"{request.endpoint.where}: sent, and not there: {', '.join(left)}")
     return {"sent": sent, "there": sorted({*request.files.values()} - {*sent})}
 

@@ -78,10 +78,8 @@ def plan_sending(
 
 
 def with_repair(desired: str, note: str) -> str:
-    """Return the request with the repair note of this run."""
-    if not note:
-        return desired
-    return render_lines({**parse_lines(desired), "repair": note})
+    """Return the request with the repair note of this run, if there is one."""
+    return render_lines({**parse_lines(desired), "repair": note}) if note else desired
 
 
 def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:

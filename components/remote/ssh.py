@@ -24,29 +24,28 @@ SHOWN: Final = 200
 """Most characters of a device's line in a message."""
 LINES: Final = 6
 """Last lines to search for a question: an expired password prints four (sonic-mgmt#6628)."""
-_BY_HAND: Final = "log in yourself (`ssh -p {port} {user}@{address}`)"
+_BY_HAND: Final = "log in yourself (`ssh -p {0.port} {0.user}@{0.address}`)"
 _UNKNOWN: Final = (
     "it has not the form of a prompt that Railyard knows",
     "{by_hand}; give this user the factory prompt, and start no other program at login",
 )
 _FORBIDDEN: Final = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1)."""
-_CLOSED: Final = "SSH connection closed"
-"""asyncssh's words for a channel whose connection was lost while it opened."""
 CONNECT_DEADLINE_S: Final = 20.0
 """Seconds for the login on a host; a host that is down does not answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
 
 
 def cut_off(endpoint: Endpoint, error: BaseException, within_s: float) -> UnreachableError:
-    """Explain why a host gave no whole answer after the login."""
+    """Explain why a host gave no whole answer after the login, or took no command."""
     words = one_line(str(error)) or type(error).__name__
     why = f"the connection was lost: {words}"
     if isinstance(error, TooLongError):
         why = f"its answer was not taken: {words}"
     elif isinstance(error, TimeoutError):
         why = f"did not finish within {within_s:g} s: check its load and its disks"
-    elif isinstance(error, asyncssh.ChannelOpenError) and words != _CLOSED:
+    # In these words, the error of asyncssh means that the connection itself was lost.
+    elif isinstance(error, asyncssh.ChannelOpenError) and words != "SSH connection closed":
         why = fault_text(__file__, "no-session", why=words)
     return UnreachableError(f"{endpoint.where} accepted the login, but {why}")
 
@@ -141,8 +140,7 @@ def _questions() -> tuple[tuple[re.Pattern[str], str, str], ...]:
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
     known = (texts for pattern, *texts in _questions() if pattern.search(text))
     means, fix = next(known, default or ("", ""))
-    where = {"port": endpoint.port, "user": endpoint.user, "address": endpoint.address}
-    by_hand, secret = _BY_HAND.format(**where), endpoint.password_secret or "of its password"
+    by_hand, secret = _BY_HAND.format(endpoint), endpoint.password_secret or "of its password"
     fix = fix.format(by_hand=by_hand, secret=secret)
     return f"\n  means  {means}\n  fix    {fix}" if means else ""
 
