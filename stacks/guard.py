@@ -42,7 +42,6 @@ from stacks.own_state import (
     hold_others,
     note_names,
     read_other_state,
-    read_outputs,
     read_own_state,
 )
 
@@ -78,6 +77,10 @@ class Guarded:
     """Outputs of a piece of a split site, by which the cluster's stack knows it."""
     scope: str = ""
     """The part of the site that this run reads and changes; empty for all."""
+
+    def outputs_after(self, done: pulumi.Output[str]) -> Mapping[str, pulumi.Output[object]]:
+        """Return `outputs`, which wait for the last step: after a failure the old ones remain."""
+        return {name: done.apply(lambda _, it=it: it) for name, it in self.outputs.items()}
 
 
 def guarded(
@@ -154,7 +157,8 @@ def _guard(
     made |= {**given.outputs}
     provenance, ours = "lab" if lab else "real", begun.intentions
     remote = Remote(WithMade(config, made), ours.notes, provenance, stack=plan.stack, kept=kept)
-    outputs, scope = _outputs(plan, ours.notes), os.environ.get(SCOPE, "")
+    now, scope = datetime.now(UTC).isoformat(timespec="seconds"), os.environ.get(SCOPE, "")
+    outputs = outputs_of(plan, ours.notes, applied.outputs, now)
     return Guarded(spec, ours.plan, remote, ours.run, applied, registered, outputs, scope)
 
 
@@ -166,7 +170,7 @@ def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, w
     taken = judge_taken(plan, applied, others, read_other_state)
     if plan.piece:
         refuse(tuple(taken))
-    elif whole and applied.steps and OWN in (read_outputs(plan.stack) or {}):
+    elif OWN in applied.outputs:
         marked = f"the state of stack {plan.stack} is a piece of a split site"
         raise refusal(_NO_PIECE.format(plan.stack, marked))
     elif first := next(taken, None):
@@ -195,15 +199,9 @@ def _plan(
     return plan_piece(make_plan(spec, site, lock), piece), piece.parts
 
 
-def _outputs(plan: ClusterPlan, notes: Mapping[str, str]) -> Mapping[str, object]:
-    before = read_outputs(pulumi.get_stack()) if plan.piece else None
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return outputs_of(plan, notes, before or {}, now)
-
-
 def _other_repairs(spec: ClusterSpec, site: str, lock: Lock) -> Mapping[str, str]:
     """Return the repairs of the other stacks; refuse if one of them is not up to date."""
-    others = refer(spec, site, lock, read_outputs)
+    others = tuple(refer(spec, site, lock, read_other_state))
     faults = tuple(judge_references(others, site))
     if not pulumi.runtime.is_dry_run():
         refuse(faults)

@@ -22,19 +22,17 @@ PAUSE_S: Final = 0.2
 _RECORDED: Final = ("command:", "kubernetes:")
 """Types of the resources that `Applied` knows."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
-OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
-"""The function of the engine behind `StackReference`, which would be a resource of the state."""
 
 
-def _read(function: str, key: str, name: str, attempts: int = ATTEMPTS) -> object:
+def _read(name: str, attempts: int = ATTEMPTS) -> object:
     """Ask the engine again: a file backend empties the state's file before it writes it."""
     try:
-        return cast("object", pulumi.runtime.invoke(function, {key: name}).value)
+        return cast("object", pulumi.runtime.invoke(OWN_STATE, {"stackName": name}).value)
     except Exception as error:  # the SDK raises plain exceptions
         if attempts <= 1 or WRITING not in str(error):
             raise
     Event().wait(PAUSE_S)
-    return _read(function, key, name, attempts - 1)
+    return _read(name, attempts - 1)
 
 
 def note_names() -> set[str]:
@@ -71,38 +69,18 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
     return applied
 
 
-def read_outputs(stack: str) -> Mapping[str, object] | None:
-    """Read the outputs of a stack of this project; None if it does not exist."""
-    try:
-        answer = _read(OUTPUTS, "name", _full(stack))
-    except Exception as error:  # the SDK raises plain exceptions
-        if _is_unknown(error):
-            return None
-        raise
-    found = cast("Mapping[str, object]", answer).get("outputs")
-    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
-
-
-def read_other_state(stack: str) -> Applied:
-    """Read the recorded resources of a stack of this project; none if it does not exist."""
+def read_other_state(stack: str) -> Applied | None:
+    """Read the recorded resources of a stack of this project; None if it does not exist."""
     try:
         return _read_state(stack)
     except Exception as error:  # the SDK raises plain exceptions
-        if _is_unknown(error):
-            return Applied()
+        if "unknown stack" in str(error) or "no stack named" in str(error):
+            return None
         raise
 
 
-def _is_unknown(error: Exception) -> bool:
-    return "unknown stack" in str(error) or "no stack named" in str(error)
-
-
-def _full(stack: str) -> str:
-    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
-
-
 def _read_state(stack: str) -> Applied:
-    answer = _read(OWN_STATE, "stackName", _full(stack))
+    answer = _read(f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}")
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))

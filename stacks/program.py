@@ -35,9 +35,8 @@ def run() -> None:
     verdict = compose(ready).verdict
     pulumi.export("verdict", verdict)
     pulumi.export("cluster", ready.spec.name)
-    for name, value in ready.outputs.items():
-        # It waits for the verdict: after a failed update the old value remains.
-        pulumi.export(name, verdict.apply(lambda _, value=value: value))
+    for name, value in ready.outputs_after(verdict).items():
+        pulumi.export(name, value)
 
 
 def compose(ready: Guarded) -> AcceptanceReport:

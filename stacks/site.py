@@ -90,7 +90,8 @@ class Site(pulumi.ComponentResource):
         self.verdict = report.verdict
         self.kubeconfig = pulumi.Output.secret(report.kubeconfig or "")
         self.endpoints = pulumi.Output.from_input(endpoints_of(ready.plan))
-        self.register_outputs({name: getattr(self, name) for name in OUTPUTS})
+        own = {name: getattr(self, name) for name in OUTPUTS}
+        self.register_outputs({**own, **ready.outputs_after(self.verdict)})
 
 
 def endpoints_of(plan: ClusterPlan) -> Mapping[str, str]:

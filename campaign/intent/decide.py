@@ -68,8 +68,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "refuse_lab_parts": giving(None),
     "refused_unpinned": giving(""),
     "open_existing": giving(None),
-    "read_outputs": giving(None),
-    "read_other_state": giving(Applied()),
+    "read_other_state": giving(None),
 }
 """Of `stacks.guard`: what would leave this process, or is about pins and the lab."""
 

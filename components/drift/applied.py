@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, cast
 
 from pydantic import JsonValue
 
 from components.model.cluster import ClusterSpec
+from components.project.split_state import WITH_OUTPUTS
 from components.remote.sending import read_records, split_parts
 
 INSTANCE_STEP: Final = "-await"
@@ -50,6 +51,8 @@ class Applied:
     """Step to its old name in the state, if its device was renamed."""
     within: Mapping[str, str] = field(default_factory=dict[str, str])
     """Step to its resource, for resources of several steps."""
+    outputs: Body = field(default_factory=dict[str, JsonValue], repr=False)
+    """Outputs of the stack or of its `Site`; the engine gives secret ones in clear."""
 
     @property
     def instances(self) -> Mapping[str, Mapping[str, str]]:
@@ -130,22 +133,22 @@ def _steps(name: str, outputs: Mapping[str, object]) -> dict[str, AppliedStep]:
     }
 
 
+def _found(outputs: object) -> Iterator[tuple[str, str, Mapping[str, object]]]:
+    """Yield the type, the name and the outputs of each resource."""
+    entries = cast("Mapping[str, object]", outputs if isinstance(outputs, Mapping) else {})
+    for urn, entry in entries.items():
+        body = cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else None
+        if body is not None and isinstance(inner := body.get("outputs", body), Mapping):
+            kind, _, name = urn.rpartition("::")
+            kind = kind.rpartition("::")[2].rpartition("$")[2]
+            yield kind, name, cast("Mapping[str, object]", inner)
+
+
 def applied_from_outputs(outputs: object) -> Applied:
     """Read the answer of `readStackResourceOutputs`: URN to a resource's outputs."""
-    if not isinstance(outputs, Mapping):
-        return Applied()
     steps, within = dict[str, AppliedStep](), dict[str, str]()
-    objects, releases = dict[str, Body](), dict[str, Body]()
-    for urn, entry in cast("Mapping[str, object]", outputs).items():
-        if not isinstance(entry, Mapping):
-            continue
-        body = cast("Mapping[str, object]", entry)
-        inner = body.get("outputs", body)
-        if not isinstance(inner, Mapping):
-            continue
-        found = cast("Mapping[str, object]", inner)
-        kind, _, name = urn.rpartition("::")
-        kind = kind.rpartition("::")[2].rpartition("$")[2]
+    objects, releases, said = dict[str, Body](), dict[str, Body](), dict[str, JsonValue]()
+    for kind, name, found in _found(outputs):
         if kind.startswith("command:"):
             own = _steps(name, found)
             steps |= own
@@ -155,7 +158,9 @@ def applied_from_outputs(outputs: object) -> Applied:
         elif kind.startswith("kubernetes:"):
             asked = _plain(found.get(_INPUTS))
             objects[name] = asked if isinstance(asked, dict) else {}
-    return Applied(steps, objects, releases, within=within)
+        elif kind in WITH_OUTPUTS:
+            said |= cast("Body", _plain(found))
+    return Applied(steps, objects, releases, within=within, outputs=said)
 
 
 def _is_sealed(value: object) -> bool:

@@ -18,6 +18,8 @@ Record: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
 """A whole export: `version` and `deployment`."""
 _STACK: Final = "pulumi:pulumi:Stack"
+WITH_OUTPUTS: Final = (_STACK, "railyard:index:Site")
+"""Types of the records whose outputs are of a whole stack; a program with a `Site` has both."""
 _PROVIDER: Final = "pulumi:providers:"
 _LISTS: Final = ("dependencies", "replaceWith")
 _SINGLE: Final = ("deletedWith", "viewOf")
@@ -69,7 +71,7 @@ def split_state(
     Each gets the outputs `marks` too: by them an update knows that it is the stack of a piece.
     """
     records = records_of(state)
-    root = {name_of(each) for each in records if each["type"] == _STACK}
+    root = {name_of(each) for each in records if each["type"] in WITH_OUTPUTS}
     rest = {name_of(each) for each in records}.difference(*(share.names for share in shares))
     found: dict[str, State] = {}
     for share in shares:
@@ -97,7 +99,7 @@ def join_states(states: Mapping[str, State], stack: str, marks: Collection[str] 
             for key in _LISTS:
                 if both := dict.fromkeys((*(known.get(key) or ()), *(record.get(key) or ()))):
                     known[key] = [*both]
-            if record["type"] == _STACK:
+            if record["type"] in WITH_OUTPUTS:
                 outputs = cast("Record", record.get("outputs") or {})
                 known["outputs"] = {key: outputs[key] for key in outputs if key not in marks}
     # The engine demands that each record follows those that it needs.

@@ -34,8 +34,8 @@ SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: 
 UNKNOWN: Final = cast("str", rpc.UNKNOWN)
 """Placeholder in a preview for an output that only an update can know."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
-OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
 _ORGANIZATION: Final = "organization"
+_STACK: Final = "pulumi:pulumi:Stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,15 @@ class Graph:
     def state(self) -> dict[str, Json]:
         """The answer of `readStackResourceOutputs` after this run, as engine 3.250.0 gives it."""
         types = {item.urn: item.type for item in self.resources}
-        return {urn: {"type": types[urn], "outputs": own} for urn, own in self.answers.items()}
+        found = _stack_of(self.outputs)
+        for urn, own in self.answers.items():
+            found[urn] = {"type": types[urn], "outputs": {**own}}
+        return found
+
+
+def _stack_of(outputs: Mapping[str, Json]) -> dict[str, Json]:
+    """The resource of a stack with these outputs, in the state."""
+    return {f"urn:pulumi:any::any::{_STACK}::any": {"type": _STACK, "outputs": {**outputs}}}
 
 
 def is_secret(value: Json) -> bool:
@@ -154,18 +162,15 @@ class _Fakes(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         asked = cast("dict[str, str]", args.args)  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
-        own_outputs = dict[str, Json]()
-        answers = {
-            OUTPUTS: ("name", {self.run.stack: own_outputs, **self.run.others}),
-            OWN_STATE: ("stackName", {self.run.stack: self.run.state, **self.run.states}),
-        }
-        if args.token not in answers:
+        if args.token != OWN_STATE:
             raise LookupError(f"the program calls {args.token}, which this engine does not answer")
-        key, stacks = answers[args.token]
-        wanted = asked[key]
-        found = stacks.get(wanted.removeprefix(f"{_ORGANIZATION}/{self.run.project}/"))
+        states = {self.run.stack: self.run.state, **self.run.states}
+        for name, outputs in self.run.others.items():
+            states[name] = {**states.get(name, {}), **_stack_of(outputs)}
+        wanted = asked["stackName"]
+        found = states.get(wanted.removeprefix(f"{_ORGANIZATION}/{self.run.project}/"))
         if found is None:
-            return {}, [(key, f'unknown stack "{wanted}"')]
+            return {}, [("stackName", f'unknown stack "{wanted}"')]
         return {"name": wanted, "outputs": dict(found)}, []
 
 
@@ -191,13 +196,13 @@ class _Monitor(mocks.MockMonitor):
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         kind = parent.split("::")[2] if parent else ""
-        if kind and kind != "pulumi:pulumi:Stack":
+        if kind and kind != _STACK:
             type_ = f"{kind}${type_}"
         return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{type_}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802, ANN401 - the name and types of the protocol
         answer = cast("Any", super().RegisterResource(request))  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
-        if request.type == "pulumi:pulumi:Stack":
+        if request.type == _STACK:
             return answer
         for key in {*request.additionalSecretOutputs} & {*answer.object.fields}:
             value = answer.object.fields[key]
@@ -220,8 +225,12 @@ class _Monitor(mocks.MockMonitor):
         return answer
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802, ANN401 - the name and types of the protocol
-        if request.urn.split("::")[2] == "pulumi:pulumi:Stack":
-            self.graph.outputs = json_format.MessageToDict(request.outputs)
+        outputs: dict[str, Json] = json_format.MessageToDict(request.outputs)
+        if request.urn.split("::")[2] == _STACK:
+            self.graph.outputs = outputs
+        else:
+            told = {key: unwrap_all(value) for key, value in outputs.items()}
+            self.graph.answers[request.urn] |= told
         return cast("Any", super().RegisterResourceOutputs(request))  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
 
 

@@ -56,15 +56,14 @@ class Reference:
 
 
 def refer(
-    spec: ClusterSpec, site: str, lock: Lock, read: Callable[[str], Mapping[str, object] | None]
-) -> tuple[Reference, ...]:
+    spec: ClusterSpec, site: str, lock: Lock, read: Callable[[str], Applied | None]
+) -> Iterator[Reference]:
     """Read the outputs of all other stacks, for the cluster's: None if one does not exist."""
     whole = make_plan(spec, site, lock)
-    return tuple(
-        Reference(each, digest_of_piece(plan_piece(whole, each)), read(each.stack))
-        for each in pieces_of(spec, site)
-        if each.name != CLUSTER
-    )
+    for each in pieces_of(spec, site):
+        if each.name != CLUSTER:
+            state, wanted = read(each.stack), digest_of_piece(plan_piece(whole, each))
+            yield Reference(each, wanted, state and state.outputs)
 
 
 def outputs_of(
@@ -92,7 +91,10 @@ def judge_references(references: tuple[Reference, ...], site: str) -> Iterator[F
 
 
 def judge_taken(
-    plan: ClusterPlan, applied: Applied, others: Iterable[str], read: Callable[[str], Applied]
+    plan: ClusterPlan,
+    applied: Applied,
+    others: Iterable[str],
+    read: Callable[[str], Applied | None],
 ) -> Iterator[Finding]:
     """Refuse to set up a device that the state of another stack of the site has.
 
@@ -101,7 +103,7 @@ def judge_taken(
     """
     new = planned_devices(plan).keys() - recorded_devices(applied).keys()
     for stack in others if new else ():
-        for name in sorted(new & recorded_devices(read(stack)).keys()):
+        for name in sorted(new & recorded_devices(read(stack) or Applied()).keys()):
             row = "stack-moves" if stack != plan.stack else "stack-half-moved"
             why = f"is new in this stack, and the state of stack {stack} has it"
             yield finding_of(__file__, row, device=name, why=why, stack=plan.stack)

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from components.artefacts.lock import lock_path, write_lock
+from components.artefacts.resolve import chart_archive
 from components.checks.site import load_checked_site
 from components.fabric import Fabric
 from components.testing import Graph, Run, record_program, record_refusal
+from components.update.pieces import OF_PIECES, SINCE
 from stacks import guarded
 from tests.golden.site import EXAMPLES
 from tests.graph.locked import lock_of
@@ -27,7 +29,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     document = yaml.safe_load((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
     document["disruption"] = {"ports": "deny", "reboots": "deny"}
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    write_lock(lock_path(path), lock_of(load_checked_site(path).spec_or_raise()).entries)
+    lock = lock_of(load_checked_site(path).spec_or_raise())
+    write_lock(lock_path(path), lock.entries)
+    for entry in lock.entries.values():
+        if entry.kind == "chart":
+            (tmp_path / chart_archive(entry)).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / chart_archive(entry)).write_text(entry.address)
     monkeypatch.chdir(tmp_path)
     return path
 
@@ -36,6 +43,8 @@ def switches() -> None:
     ready = guarded(Path("site.yaml"), parts=["switches"])
     fabric = Fabric("fabric", ready.plan.switches, ready.remote)
     pulumi.export("ready", fabric.ready.gate.urn)
+    for name, value in ready.outputs_after(fabric.ready.gate.urn).items():
+        pulumi.export(name, value)
 
 
 def first_run() -> Run:
@@ -46,9 +55,8 @@ def first_run() -> Run:
     )
 
 
-def later(before: Graph) -> Run:
-    run = first_run()
-    return Run(run.config, run.secrets, run.stdout, before.state())
+def later(before: Graph, run: Run | None = None) -> Run:
+    return replace(run or first_run(), state=before.state())
 
 
 def edit(site: Path, old: str, new: str) -> None:
@@ -88,6 +96,17 @@ def test_a_wrong_file_is_refused_with_its_report(site: Path) -> None:
     assert "gpu_01" in refused
     assert "site.yaml:" in refused
     assert graph.resources == []
+
+
+def test_a_piece_exports_its_outputs(site: Path) -> None:
+    with site.open("a") as file:
+        file.write("stacks: {units: {a: {leaves: [leaf-01]}}}\n")
+    run, secrets = first_run(), {"ssh_private_key": "value-of-key"}
+    config = {**run.config, **secrets, "piece": "a"}
+    unit = replace(run, stack="dev-a", config=config, secrets=(*run.secrets, *secrets))
+    graph = record_program(unit, switches)
+    assert {*OF_PIECES} <= {*graph.outputs}
+    assert graph.outputs[SINCE] == record_program(later(graph, unit), switches).outputs[SINCE]
 
 
 def test_a_stack_that_lost_its_piece_sets_up_no_switch_of_another_stack(site: Path) -> None:

@@ -141,8 +141,10 @@ def test_the_empty_stack_of_a_split_site_sets_up_nothing() -> None:
 
 def a_lost_piece(others: str) -> Run:
     """The stack of a unit whose configuration lost its piece, while another unit has its own."""
-    mine, theirs = (record_main(split_run(name)).state() for name in ("a", others))
-    return replace(split_run(""), stack="prod-a", state=mine, states={f"prod-{others}": theirs})
+    mine, theirs = (record_main(split_run(name)) for name in ("a", others))
+    mine.outputs.clear()  # its first update is not complete
+    states = {f"prod-{others}": theirs.state()}
+    return replace(split_run(""), stack="prod-a", state=mine.state(), states=states)
 
 
 def test_a_stack_that_lost_its_piece_sets_up_no_other_one() -> None:

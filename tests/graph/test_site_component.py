@@ -222,6 +222,36 @@ def test_a_stack_that_lost_its_piece_sets_up_no_device_of_another_stack(folder: 
     assert graph.of_type("command:") == []
 
 
+def of_piece(folder: Path, piece: str) -> Run:
+    """A `Site` in the stack of a piece: all devices but `mgmt01` are of the unit."""
+    text = (folder / "site.yaml").read_text()
+    if "stacks:" not in text:
+        (folder / "site.yaml").write_text(
+            f"{text}stacks: {{units: {{a: {{leaves: [leaf-01]}}}}}}\n"
+        )
+    config = {**RUN.config, "piece": piece}
+    return replace(RUN, stack=f"dev-{piece}", config=config)
+
+
+def test_the_cluster_of_a_split_site_knows_the_site_of_another_stack(folder: Path) -> None:
+    run = program({"site": "site.yaml"})
+    unit = record_program(of_piece(folder, "a"), run).state()
+    cluster = of_piece(folder, "cluster")
+    refused, _ = record_refusal(replace(cluster, states={"dev-a": {}}), run)
+    assert "the stack dev-a was never updated completely" in refused
+    made = record_program(replace(cluster, states={"dev-a": unit}), run)
+    assert "acceptance-gate" in {each.name for each in made.resources}
+
+
+def test_a_site_that_was_a_piece_is_known_without_the_split_in_the_file(folder: Path) -> None:
+    unit = record_program(of_piece(folder, "a"), program({"site": "site.yaml"})).state()
+    (folder / "site.yaml").write_text((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
+    lost = replace(RUN, stack="dev-a", state=unit)
+    refused, graph = record_refusal(lost, program({"site": "site.yaml"}))
+    assert "the state of stack dev-a is a piece of a split site" in refused
+    assert graph.of_type("command:") == []
+
+
 def test_a_program_that_the_engine_does_not_find_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

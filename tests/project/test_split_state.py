@@ -107,6 +107,22 @@ def test_a_piece_is_marked_until_it_is_joined() -> None:
     assert records_of(joined)[0]["outputs"] == {"verdict": "passed"}
 
 
+def test_each_piece_has_the_site_of_the_program() -> None:
+    before = state()
+    site = urn("railyard:index:Site", "train")
+    record = {"urn": site, "type": "railyard:index:Site", "parent": ROOT, "outputs": {"own": 1}}
+    records_of(before).insert(1, record)
+    records_of(before)[3]["parent"] = site
+    parts = split_state(before, "prod", SHARES, SHARED)
+    assert all("train" in names(part) for part in parts.values())
+    for part in parts.values():
+        records_of(part)[1]["outputs"]["piece_digest"] = "of an update"
+    joined = join_states(parts, "prod", ("piece_digest",))
+    found = {name_of(each): each for each in records_of(joined)}
+    assert found["train"]["outputs"] == {"own": 1}
+    assert found["fabric"]["parent"] == site
+
+
 def test_a_joined_record_follows_all_that_it_needs() -> None:
     parts = split_state(state(), "prod", SHARES, SHARED)
     order = names(join_states({"prod-z": parts["prod-z"], "prod-a": parts["prod-a"]}, "prod"))
