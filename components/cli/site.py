@@ -99,7 +99,7 @@ def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
 
     UsageError: one of its stacks does not exist.
     """
-    _, pieces = _load_site(stack)
+    loaded, pieces = _load_site(stack)
     here = _survey(stack, pieces)
     if here.get(stack):
         _refuse_twice(stack, pieces, here)
@@ -110,6 +110,7 @@ def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
 
     def attempt(piece: Piece) -> tuple[int, str]:
         try:
+            _tell_other_secrets(loaded, piece)
             return work(piece)
         except RailyardError as error:
             say(f"{piece.stack}: {error}", err=True)
@@ -127,6 +128,15 @@ def _run(stack: str, work: Work, *, stop: bool, failed: int = 1) -> int:
     width = max(len(name) for name, _ in rows)
     say("\n" + "\n".join(f"{name:<{width}}  {words}" for name, words in rows))
     return max(code for code, _ in results.values())
+
+
+def _tell_other_secrets(site: stacks.Stack, piece: Piece) -> None:
+    """Name the secrets whose values differ in the stack of a piece and in the site's own."""
+    own = {**site.secrets, **stacks.read_config(piece.stack).secrets}
+    kept = [name for name in secret_names(site.spec) if name in site.secrets]
+    if names := [name for name in kept if own[name] != site.secrets[name]]:
+        words = {"stack": piece.stack, "names": ", ".join(names), "first": names[0]}
+        say(fault_text(__file__, "other-secrets", site=site.name, **words), err=True)
 
 
 def _up(piece: Piece) -> tuple[int, str]:
@@ -251,7 +261,7 @@ def split(stack: StackName = "") -> None:
             _store(name, part)
     _import(stack, splitting.without_records(state))
     say(f"{stack} is split: {', '.join(each.stack for each in pieces)}. Its old state is {backup}.")
-    say(f"Update the site with `railyard site up {stack}`.")
+    say(f"Each has its own copy of every secret. Update the site with `railyard site up {stack}`.")
 
 
 @app.command()

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -326,6 +327,32 @@ def test_one_refused_stack_does_not_hide_the_others(
     assert (done.code, asked) == (code, PIECES)
     assert "prod-b: the secrets of prod-b cannot be decrypted" in done.err
     assert "prod-b        FAILED, see above" in done.out
+
+
+@pytest.mark.parametrize("command", ["preview", "up", "drift"])
+def test_an_old_secret_of_a_stack_is_named(
+    railyard: Call, store: Store, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    split(railyard)
+    stacks = store()["stacks"]
+    sealed = {"value": "made-up-old", "secret": True}
+    for name in ("prod", *PIECES):
+        stacks[name]["config"]["railyard:switch_password"] = dict(sealed)
+    stacks["prod"]["config"]["railyard:switch_password"]["value"] = "made-up-new"
+    stacks["prod-a"]["config"]["railyard:switch_password"]["value"] = "made-up-new"
+    store(stacks=stacks)
+    monkeypatch.setattr(site, f"_{command}", Mock(return_value=(0, "done")))
+    done = railyard("site", command, "prod")
+    assert done.code == 0
+    assert "prod-b has another value of switch_password than prod" in done.err
+    assert "pulumi config set --secret railyard:switch_password --stack prod-b" in done.err
+    assert "prod-a has" not in done.err
+    assert "made-up" not in done.out + done.err
+
+
+def test_a_split_says_that_each_stack_has_its_own_secrets(railyard: Call, store: Store) -> None:
+    assert "Each has its own copy of every secret." in railyard("site", "split", "prod").out
+    assert [*store()["stacks"]] == ["prod", *PIECES]
 
 
 def test_a_site_without_units_has_no_pieces(railyard: Call, store: Store) -> None:
