@@ -165,6 +165,24 @@ def test_a_registry_that_refuses_says_why(
         assert "evidence_store" in str(raised.value).partition("\n  fix    ")[2]
 
 
+def test_a_registry_that_takes_bytes_but_no_manifest_is_seen_before_the_probes(
+    repository: Served,
+) -> None:
+    store = repository.open(address=f"{repository.spec.address}/broken")
+    folder = repository.data / "docker/registry/v2/repositories/rack7/proofs/broken"
+    folder.mkdir(parents=True)
+    (folder / "_manifests").write_text("a file in place of the folder")
+    with pytest.raises(StoreError, match="500 Internal Server Error"):
+        store.check_writable("dev")
+
+
+def test_a_check_leaves_no_tag(repository: Served) -> None:
+    store = repository.open(address=f"{repository.spec.address}/checked")
+    for _ in range(2):
+        store.check_writable("dev")
+    assert store.place.names("dev") == []
+
+
 def _calls(store: Store) -> tuple[Callable[[], object], ...]:
     return lambda: store.check_writable("dev"), lambda: store.fetch("dev", 7)
 

@@ -37,7 +37,7 @@ from components.acceptance.report.archive import EVIDENCE, digest_of, keep_file,
 from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
-from components.artefacts.web import Access, Call, FetchError, Login
+from components.artefacts.web import Access, FetchError, Login
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import LOG_BYTES, read_file
 from components.model.sources import EvidenceStore
@@ -150,6 +150,14 @@ class _InRegistry:
         )
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
+        self._put(parts, f"{stack}.{name}")
+
+    def check(self, stack: str) -> None:
+        """Write a manifest, and read it. It has no tag, since a tag might be immutable."""
+        del stack
+        self.client.manifest(self.repository, self._put({"check": _WORDS}))
+
+    def _put(self, parts: Mapping[str, bytes], tag: str = "") -> str:
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFESTS[0],
@@ -161,14 +169,8 @@ class _InRegistry:
         }
         body = json.dumps(manifest).encode()
         whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
-        self.client.push_manifest(self.repository, f"{stack}.{name}", whole)
-
-    def check(self, stack: str) -> None:
-        """Begin an upload: the registry drops it, and a tag might be immutable."""
-        del stack
-        begin = Call(f"{self.client.base}/{self.repository}/blobs/uploads/", "POST", data=b"")
-        with self.client.call(begin, self.repository, "pull,push"):
-            return
+        self.client.push_manifest(self.repository, tag or whole.digest, whole)
+        return whole.digest
 
     def _push(self, body: bytes) -> dict[str, object]:
         digest = f"sha256:{sha256(body).hexdigest()}"
