@@ -211,6 +211,11 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
     if host.role == "worker" and vfs_by_operator(spec):
         return settings
+    # VF packets that no program marks have the mark of their PF. Not set if a VF's RDMA device
+    # moves into the pod's namespace: RDMA-CM loses its default there.
+    defaults, tos = spec.settings_of(host), str(spec.rdma.ip_traffic_class)
+    marks = {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
+    marks = {} if defaults.kernel.rdma_netns == "exclusive" else marks
     for nic in host.nics:
         # The embedded switch is set if the file asks for a mode, else only expected to be legacy.
         mode, probe = nic.sriov.eswitch, nic.sriov.autoprobe
@@ -222,25 +227,13 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
             port["vf_mac"] = "own"
         if nic.vfs and probe is not False:
             port["vf_mtu_bytes"] = str(nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes)
-            port |= _marks(spec, host)
+            port |= marks
         settings |= below(f"nic.{nic.pci}", port)
         for number in range(nic.vfs):
             settings |= below(f"vf.{nic.pci}.{number}", _vf(nic.sriov))
     for pf in host.hca_sriov:
         settings |= _hca(spec, host, pf)
     return settings
-
-
-def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """The mark of VF packets that no program marks: the same as on their PF.
-
-    Not set if a VF's RDMA device moves into the pod's namespace: RDMA-CM loses its default there.
-    """
-    defaults = spec.settings_of(host)
-    if defaults.kernel.rdma_netns == "exclusive":
-        return {}
-    tos = str(spec.rdma.ip_traffic_class)
-    return {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
 
 
 def _vf(sriov: Sriov) -> Mapping[str, str]:

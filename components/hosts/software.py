@@ -145,7 +145,9 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
     """The firmware settings that the file asks for on a port, whoever sets them."""
     asked = spec.settings_of(host).firmware
     settings: dict[str, str] = {}
-    number = port_number(port)
+    # PCI function 0 is port 1 of its card, function 1 port 2: derived, not documented. A card in
+    # two slots (Socket Direct) counts differently; then the host refuses that port.
+    number = int(port.pci.rpartition(".")[2], 16) + 1
     if isinstance(port, Nic):
         settings = {"ats": "on"} if asked.ats else {}
         # If the driver lacks a switch for it, the card enables ECN on all priorities, as it is
@@ -163,14 +165,6 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
             infiniband = isinstance(port, HcaPf) or spec.rdma.transport == "infiniband"
             settings[f"fw_link_type_p{number}"] = "ib" if infiniband else "eth"
     return settings
-
-
-def port_number(port: Nic | HcaPf) -> int:
-    """PCI function 0 is port 1 of its card, function 1 port 2: derived, not documented.
-
-    A card in two slots (Socket Direct) counts differently; then the host refuses that port.
-    """
-    return int(port.pci.rpartition(".")[2], 16) + 1
 
 
 def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
