@@ -20,7 +20,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.templates import fault_text
 from components.hosts.scripts import host_call
 from components.hypervisor import hypervisor_plan as plans
-from components.hypervisor.hypervisor_plan import PASSED_THROUGH, Guest, RebootRequest
+from components.hypervisor.hypervisor_plan import PASSED_THROUGH, RebootRequest
 from components.remote.host_session import HostAnswer, Run, run_call, run_on_hosts
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
@@ -99,27 +99,23 @@ class Reboot:
             if state.get(f"{device}.passthrough") == "true"
             and state[f"{device}.current_owner"] != PASSED_THROUGH
         ]
-        return found + [line for guest in self.request.guests for line in self._firmware(guest)]
-
-    def _firmware(self, guest: Guest) -> list[str]:
-        """Cards of one guest whose firmware will change at its next start."""
-        if not guest.cards:
-            return []
-        asked = {f"nic.{card}.ats": "on" for card in guest.cards}  # `ats_current` comes with it
-        stdin = HostState(asked).render()
-        answer = run_call(self.run, guest.endpoint, host_call("observe"), stdin, OBSERVE_DEADLINE_S)
-        if answer.exit_status:
-            raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
-        seen = parse_state(answer.stdout).values
-        found: list[str] = []
-        for card in guest.cards:
-            new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
-            reads = f"{new} for the next boot and {now} now"
-            if not {new, now} <= {"on", "off"}:
-                words = {"guest": guest, "card": card, "reads": reads}
-                raise DeviceError(fault_text(__file__, "unreadable-ats", **words))
-            if new != now:
-                found.append(f"ATS_ENABLED of {card} in {guest.endpoint.device} is {reads}")
+        # Cards of guests whose firmware will change at the guest's next start.
+        for guest in (each for each in self.request.guests if each.cards):
+            asked = {f"nic.{card}.ats": "on" for card in guest.cards}  # `ats_current` comes with it
+            call, stdin = host_call("observe"), HostState(asked).render()
+            answer = run_call(self.run, guest.endpoint, call, stdin, OBSERVE_DEADLINE_S)
+            if answer.exit_status:
+                raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
+            seen = parse_state(answer.stdout).values
+            for card in guest.cards:
+                keys = (f"nic.{card}.{key}" for key in ("ats", "ats_current"))
+                new, now = (seen.get(key, "absent") for key in keys)
+                reads = f"{new} for the next boot and {now} now"
+                if not {new, now} <= {"on", "off"}:
+                    words = {"guest": guest, "card": card, "reads": reads}
+                    raise DeviceError(fault_text(__file__, "unreadable-ats", **words))
+                if new != now:
+                    found.append(f"ATS_ENABLED of {card} in {guest.endpoint.device} is {reads}")
         return found
 
     def _boot_time(self, state: Mapping[str, str]) -> float:
