@@ -92,7 +92,16 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     named = [each for each in document.texts(*file.prefix) if _names(file, each, asked)]
     _refuse(file, asked, spec)
     in_state = frozenset(applied.devices_of(spec).values())
-    entries, former = _entries(spec, asked, in_state)
+    # The entries of `renamed`: this rename, and those that the state lacks.
+    declared: Mapping[str, str] = getattr(spec.renamed, GROUPS[asked.kind])
+    first = declared.get(asked.old, "")
+    begun = first in in_state - {""}
+    if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
+        raise UsageError(fault_text(__file__, "in-state", name=asked.old if begun else asked.new))
+    entries = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
+    former = first if begun else asked.old if asked.old in in_state else ""
+    former = "" if former == asked.new else former
+    entries |= {asked.new: former} if former else {}
     node, edits = _node_edit(file, document, spec, asked, in_state)
     edits += [each.put(asked.old, asked.new) for each in named]
     was = {group: each for group, each in spec.renamed.model_dump().items() if each}
@@ -153,21 +162,6 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
             raise _refused(file, line, "taken", asked, line=file.line((other, where)) or 1)
     if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
         raise _refused(file, line, "subnet-manager", asked)
-
-
-def _entries(
-    spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
-) -> tuple[dict[str, str], str]:
-    """Return the entries of `renamed`: this rename, and those that the state lacks."""
-    declared: Mapping[str, str] = getattr(spec.renamed, GROUPS[asked.kind])
-    first = declared.get(asked.old, "")
-    begun = first in in_state - {""}
-    if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
-        raise UsageError(fault_text(__file__, "in-state", name=asked.old if begun else asked.new))
-    left = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
-    former = first if begun else asked.old if asked.old in in_state else ""
-    former = "" if former == asked.new else former
-    return left | ({asked.new: former} if former else {}), former
 
 
 def _node_edit(
