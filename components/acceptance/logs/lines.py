@@ -291,7 +291,8 @@ class FailureFinder:
         part = [each for each in self.failures if each.is_before_run is not self.started]
         if len(part) >= _MOST_FAILURES and (late or not all(each.is_consequence for each in part)):
             return
-        places = {name: pattern.search(line) for name, pattern in _places().items()}
+        tables: Mapping[str, list[str]] = read_table(__file__, "failures")["places"]
+        places = {name: re.search("|".join(forms), line) for name, forms in tables.items()}
         self.failures.append(
             LogFailure(
                 kind=kind,
@@ -309,12 +310,6 @@ def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
     every = list(failures)
     causes = [failure for failure in every if not failure.is_consequence]
     return next(iter(causes or every), None)
-
-
-@cache
-def _places() -> Mapping[str, re.Pattern[str]]:
-    found: Mapping[str, list[str]] = read_table(__file__, "failures")["places"]
-    return {name: re.compile("|".join(patterns)) for name, patterns in found.items()}
 
 
 @cache
