@@ -156,7 +156,12 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
         # First: a GPU driver container waits for the RDMA driver before it becomes ready.
         policies.append([make_manifest("network-operator", nic_cluster_policy(spec, network), 0)])
         # The cluster knows their kind once the policy is ready.
-        policies.append([make_manifest("firmware", each, 0) for each in firmware_templates(spec)])
+        found = {name: each for host in spec.workers for name, each in _templates(spec, host)}
+        bodies = (
+            make("firmware-template", name=name, nodes={f"{_LABELS}/{name}": "true"}, wanted=wanted)
+            for name, wanted in sorted(found.items())
+        )
+        policies.append([make_manifest("firmware", body, 0) for body in bodies])
     if spec.operators.gpu is not None:
         body = make("gpu-gate", deadline_s=str(POLICY_DEADLINE_S))
         gate = Manifest("gpu-operator-ready", "nvidia.com/v1", "ClusterPolicyPatch", body, 0)
@@ -236,15 +241,6 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
             pods["gdrcopy"] = {"enabled": True}
     nri = by_operator or None
     return make("gpu-values", driver=driver, toolkit=by_operator, nri=nri, pods=pods)
-
-
-def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:
-    """The templates of a site, each once, sorted by their names."""
-    found = {name: wanted for host in spec.workers for name, wanted in _templates(spec, host)}
-    return tuple(
-        make("firmware-template", name=name, nodes={f"{_LABELS}/{name}": "true"}, wanted=wanted)
-        for name, wanted in sorted(found.items())
-    )
 
 
 def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
