@@ -98,19 +98,6 @@ def _range_and_routes(spec: ClusterSpec, pool: Pool) -> Addresses:
     return {"exclude": [*kept], **_way_out(spec, pool)}
 
 
-def _server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
-    """Address management with one fixed address, which a client can know beforehand."""
-    address = str(pool.probe)
-    if spec.pod_network.ipam != "whereabouts":
-        fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
-        if spec.pod_network.source_routing and pool.gateway:
-            fixed["gateway"] = str(pool.gateway)
-        static: Addresses = {"type": "static", "addresses": [fixed]}
-        return static | _routes(spec, pool.rail, pool.gateway, pool.whole)
-    only: Addresses = {"range_start": address, "range_end": address}
-    return _whereabouts(spec, pool.network) | only | _way_out(spec, pool)
-
-
 def _rail_addresses(
     spec: ClusterSpec, rail: Rail, *, jobs: bool = True
 ) -> Iterator[tuple[str, Addresses]]:
@@ -118,7 +105,17 @@ def _rail_addresses(
     if jobs:
         yield rail.network, _job_addresses(spec, rail)
     for pool in pools_of(spec)[rail.name]:
-        yield probe_network(rail, pool.leaf), _server_addresses(spec, pool)
+        # A server has one fixed address, which a client can know beforehand.
+        name, address = probe_network(rail, pool.leaf), str(pool.probe)
+        if spec.pod_network.ipam == "whereabouts":
+            only: Addresses = {"range_start": address, "range_end": address}
+            yield name, _whereabouts(spec, pool.network) | only | _way_out(spec, pool)
+            continue
+        fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
+        if spec.pod_network.source_routing and pool.gateway:
+            fixed["gateway"] = str(pool.gateway)
+        static: Addresses = {"type": "static", "addresses": [fixed]}
+        yield name, static | _routes(spec, pool.rail, pool.gateway, pool.whole)
 
 
 def _ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
