@@ -45,7 +45,10 @@ def commit_of(root: Path) -> str:
 
 
 def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Path in the wheel to content, for all files of a checkout that a wheel has."""
+    """Path in the wheel to content, for all files of a checkout that a wheel has.
+
+    ValueError, with the file, for a form of import in which no module can be renamed.
+    """
     names = {
         f"{top}.{path.stem}": f"{package}.{path.stem}"
         for top, package in _NAMES.items()
@@ -60,14 +63,12 @@ def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
                 continue
             content = path.read_bytes()
             if path.suffix == ".py":
-                content = _renamed(content.decode(), path, names).encode()
+                source = content.decode()
+                if found := _WHOLE_IMPORT.search(source):
+                    number = source.count("\n", 0, found.start()) + 1
+                    raise ValueError(f"{path}:{number}: write `from … import …` instead.")
+                source = _IMPORT.sub(
+                    lambda found: f"{found[1]}{_NAMES[found[2]]}{found[3]}", source
+                )
+                content = _MODULE.sub(lambda found: names.get(found[0], found[0]), source).encode()
             yield f"{_NAMES.get(folder, PACKAGE).replace('.', '/')}/{inside.as_posix()}", content
-
-
-def _renamed(source: str, file: Path, names: Mapping[str, str]) -> str:
-    """Rename the modules in a text; ValueError, with the file, for another form of import."""
-    if found := _WHOLE_IMPORT.search(source):
-        number = source.count("\n", 0, found.start()) + 1
-        raise ValueError(f"{file}:{number}: write `from … import …` instead.")
-    source = _IMPORT.sub(lambda found: f"{found[1]}{_NAMES[found[2]]}{found[3]}", source)
-    return _MODULE.sub(lambda found: names.get(found[0], found[0]), source)
