@@ -19,7 +19,7 @@ from components.model import places as sites
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
-from components.model.reach import is_machine_ipv4
+from components.model.reach import as_ipv4, is_machine_ipv4
 from components.pod_network.rails import pools_of
 
 _PODS_PER_NODE: Final = 256
@@ -31,14 +31,6 @@ _NO_MACHINES: Final = 31
 """Prefix length of a subnet with only a network and a broadcast address."""
 _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 """Names that the kernel itself gives out, in the order in which devices come up."""
-
-
-def as_ipv4(text: str) -> IPv4Address | None:
-    """The address; None if the text is a name, or an IPv6 address."""
-    try:
-        return IPv4Address(text)
-    except ValueError:
-        return None
 
 
 def check_resource_name(spec: ClusterSpec) -> Findings:

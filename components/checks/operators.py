@@ -9,7 +9,6 @@ from typing import Final, Literal
 from components.catalogue import operator_versions as releases
 from components.catalogue.cluster_parts import PARTS, TABLE, Part
 from components.checks import topology
-from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, Here, at, find, places, twins, walk
 from components.core.problem import Place
 from components.model import owners
@@ -20,6 +19,7 @@ from components.model.hosts import Host
 from components.model.owners import needs as needs_part
 from components.model.places import subnet_of
 from components.model.pod_network import SharedDevice
+from components.model.reach import as_ipv4
 from components.pod_network.attachment import hca_count, takes_nic
 
 _BY_KEY: Final[Mapping[Part, str]] = {

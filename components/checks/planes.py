@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
-from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, Here, at, find, places, twins, values, walk
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
@@ -16,6 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import Alignment, ExistingPlane, KubesprayPlane, cpus_of
 from components.model.places import each_ssh
+from components.model.reach import as_ipv4
 
 _PAIR: Final = 2
 """With more servers than this a balancer is required; etcd-members refuses two servers."""

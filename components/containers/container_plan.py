@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from ipaddress import AddressValueError, IPv4Address
 from string import Template
 from typing import Final, Literal
 
@@ -26,6 +24,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of
 from components.model.once import once
+from components.model.reach import as_ipv4
 from components.remote import tools
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
@@ -78,7 +77,8 @@ def _peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
     wins; `Match all` ends it for the rest of the user's own file.
     """
     found = {address for host in spec.workers for address in (host.address, host.way.address)}
-    sources = f'restrict,from="{",".join(sorted(found, key=_address_order))}"'
+    order = sorted(found, key=lambda text: (int(as_ipv4(text) or 1 << 32), text))  # names last
+    sources = f'restrict,from="{",".join(order)}"'
     port = spec.containers.ssh_port if spec.containers else None
     entries = "".join(
         _ssh(
@@ -112,12 +112,6 @@ def peer_list(spec: ClusterSpec) -> tools.Tool:
     """The list: each line with the name of its text before it."""
     lines = (f"{key} {it}\n" for key, text in _peer_texts(spec).items() for it in text.splitlines())
     return tools.make_tool("peers", "".join(lines))
-
-
-def _address_order(text: str) -> tuple[int, str]:
-    with suppress(AddressValueError):
-        return int(IPv4Address(text)), ""
-    return 1 << 32, text
 
 
 def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:

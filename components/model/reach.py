@@ -41,13 +41,20 @@ _KEY_LINE: Final = form_schema(
 )
 
 
+def as_ipv4(text: str) -> IPv4Address | None:
+    """The address; None if the text is a name, or an IPv6 address."""
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        return None
+
+
 def is_machine_ipv4(text: str) -> bool:
     """Whether a text is an IPv4 address that a machine can have."""
-    try:
-        address = IPv4Address(text)
-    except ValueError:
-        return False
-    return not (address.is_unspecified or address.is_multicast or address.is_reserved)
+    known = as_ipv4(text)
+    return known is not None and not (
+        known.is_unspecified or known.is_multicast or known.is_reserved
+    )
 
 
 def _ssh_address(text: str) -> str:

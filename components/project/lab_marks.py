@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from components.core.plain_text import has_placeholder
 from components.model.cluster import ClusterSpec
+from components.model.reach import as_ipv4
 
 LAB_PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: what must not be used
 SHIM_MARK: Final = b"# railyard lab shim"
@@ -43,15 +43,9 @@ def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
     return tuple(
         f"{name} at {address}"
         for name, address in addresses
-        if not has_placeholder(address) and not _is_loopback(address)
+        if not has_placeholder(address)
+        and not (ip.is_loopback if (ip := as_ipv4(address)) else address in {"localhost", "::1"})
     )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return IPv4Address(address).is_loopback
-    except AddressValueError:
-        return address in {"localhost", "::1"}
 
 
 def is_stand_in(program: Path) -> bool:
