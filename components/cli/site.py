@@ -185,6 +185,8 @@ def _load_site(stack: str) -> tuple[stacks.Stack, tuple[Piece, ...]]:
     loaded = stacks.load_stack(stack)
     if loaded.plan.piece:
         raise UsageError(fault_text(__file__, "piece-of", stack=stack, plan=loaded.plan))
+    if loaded.spec.stacks is None:
+        _survey(stack, ())  # the file may have lost the units of a split site
     return loaded, _pieces(loaded)
 
 

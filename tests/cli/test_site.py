@@ -355,6 +355,24 @@ def test_a_split_says_that_each_stack_has_its_own_secrets(railyard: Call, store:
     assert [*store()["stacks"]] == ["prod", *PIECES]
 
 
+@pytest.mark.parametrize("command", ["join", "up", "split"])
+def test_a_split_site_whose_file_lost_its_units_is_no_site_of_one_stack(
+    railyard: Call, store: Store, command: str
+) -> None:
+    """`pulumi up` on its empty stack would set up everything a second time."""
+    split(railyard)
+    document = yaml.safe_load(Path("site.yaml").read_text())
+    del document["stacks"]
+    Path("site.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    before = store()["stacks"]
+    done = railyard("site", command, "prod")
+    assert done.code == 2
+    assert "of this site, and the file has no such unit" in done.err
+    assert "put the unit back into `stacks`" in done.err
+    assert "pulumi up" not in done.err
+    assert store()["stacks"] == before
+
+
 def test_a_site_without_units_has_no_pieces(railyard: Call, store: Store) -> None:
     store()
     document = yaml.safe_load(Path("site.yaml").read_text())
