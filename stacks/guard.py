@@ -26,7 +26,7 @@ from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.plan.pieces import find_piece, other_stacks, plan_piece
 from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
-from components.reading.site_path import config_file
+from components.reading.site_path import config_file, pieces_beside
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.cluster import judge_existing, open_existing
@@ -51,6 +51,10 @@ _WHOLE: Final = (
     " the whole site.\n  fix    `railyard site split {0}` makes the stacks, and"
     " `railyard site up {0}` updates them; for one stack, remove `stacks` from the file.\n"
     "Nothing was touched."
+)
+_JOIN: Final = (
+    "{1}: the site is split, and its file lacks `stacks`.\n  fix    put `stacks` back into the"
+    " file; for one stack, run `railyard site join {0}` before you remove it.\nNothing was touched."
 )
 _NO_PIECE: Final = (
     "{1}: Pulumi.{0}.yaml lacks `railyard:piece`, so it would set up the whole site.\n  fix   "
@@ -167,6 +171,8 @@ def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, w
     if whole and spec.stacks and not applied.steps:
         raise refusal(_WHOLE.format(plan.stack))
     others = other_stacks(spec, plan.stack, pulumi.get_stack())
+    if not (spec.stacks or applied.steps):
+        others = pieces_beside(plan.stack)
     taken = judge_taken(plan, applied, others, read_other_state)
     if plan.piece:
         refuse(tuple(taken))
@@ -174,7 +180,8 @@ def _refuse_doubled(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, *, w
         marked = f"the state of stack {plan.stack} is a piece of a split site"
         raise refusal(_NO_PIECE.format(plan.stack, marked))
     elif first := next(taken, None):
-        raise refusal(_NO_PIECE.format(plan.stack, first.what))
+        text = _NO_PIECE if spec.stacks else _JOIN
+        raise refusal(text.format(plan.stack, first.what))
 
 
 def _scope(

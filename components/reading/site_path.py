@@ -58,6 +58,17 @@ def stack_for(file: Path) -> str:
     return stack_of(file) or (found[0] if len(found) == 1 else "")
 
 
+def pieces_beside(site: str) -> tuple[str, ...]:
+    """Return the stacks of the pieces of a split site, as the stack files here say it."""
+    found: list[str] = []
+    for each in sorted(config_file(site).parent.glob(f"Pulumi.{site}-*.yaml")):
+        unit = stack_of(each).removeprefix(f"{site}-")
+        line = rf"^ *railyard:piece: *[\"']?{re.escape(unit)}[\"']? *(#.*)?$"
+        if re.search(line, each.read_text(errors="replace"), re.MULTILINE):
+            found.append(stack_of(each))
+    return tuple(found)
+
+
 def read_site(written: Json, stack_file: Path) -> tuple[Path, str]:
     """Read the site that a stack file names; return the path that problems show, and the text.
 

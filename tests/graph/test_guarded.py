@@ -109,6 +109,24 @@ def test_a_piece_exports_its_outputs(site: Path) -> None:
     assert graph.outputs[SINCE] == record_program(later(graph, unit), switches).outputs[SINCE]
 
 
+def test_the_emptied_stack_of_a_split_site_sets_up_nothing_without_the_split(site: Path) -> None:
+    before = record_program(first_run(), switches)
+    site.with_name("Pulumi.dev-a.yaml").write_text("config:\n  railyard:piece: a\n")
+    emptied = replace(first_run(), states={"dev-a": before.state()})
+    refused, graph = record_refusal(emptied, switches)
+    assert "leaf-01 is new in this stack, and the state of stack dev-a has it" in refused
+    assert "put `stacks` back into the file" in refused
+    assert "railyard site join dev" in refused
+    assert graph.resources == []
+
+
+@pytest.mark.parametrize("text", ["config: {}\n", "config:\n  railyard:piece: b-a\n"])
+def test_a_stack_with_a_longer_name_may_be_another_site(site: Path, text: str) -> None:
+    before = record_program(first_run(), switches)
+    site.with_name("Pulumi.dev-a.yaml").write_text(text)
+    assert record_program(replace(first_run(), states={"dev-a": before.state()}), switches)
+
+
 def test_a_stack_that_lost_its_piece_sets_up_no_switch_of_another_stack(site: Path) -> None:
     before = record_program(first_run(), switches)
     with site.open("a") as file:
