@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
@@ -44,10 +45,10 @@ class Begun:
         """One `railyard` command, in the folder."""
         return self._run(str(RAILYARD), *arguments)
 
-    def pulumi(self, *arguments: str, typed: str = "") -> Done:
+    def pulumi(self, *arguments: str) -> Done:
         """One `pulumi` command about the stack, in the folder."""
         flags = ("--stack", self.stack, "--non-interactive")
-        return self._run("pulumi", *arguments, *flags, typed=typed)
+        return self._run("pulumi", *arguments, *flags)
 
     def up(self) -> Done:
         """The update, without the preview that people read."""
@@ -66,8 +67,8 @@ class Begun:
         """The whole state of all devices, but how often a cloud's API was asked."""
         return re.sub(r'"requests": \d+', '"requests": 0', take_snapshot(self.stack))
 
-    def _run(self, *command: str, typed: str = "") -> Done:
-        return run(command, self.environment, self.folder, typed)
+    def _run(self, *command: str) -> Done:
+        return run(command, self.environment, self.folder)
 
 
 @contextmanager
@@ -98,11 +99,10 @@ def begin(
     try:
         begun = Begun(folder, example, stack, _environment(mark, folder, stack, sources, authority))
         begun.pulumi("stack", "init").must()
-        begun.pulumi("config", "set", "railyard:lab", "true").must()
-        secrets = secrets_of(stack)
-        for name in secret_names(spec):
-            setting = ("config", "set", "--secret", f"railyard:{name}")
-            begun.pulumi(*setting, typed=secrets[name]).must()
+        found = secrets_of(stack)
+        secrets = [("--secret", f"railyard:{name}={found[name]}") for name in secret_names(spec)]
+        values = ("--plaintext", "railyard:lab=true", *chain(*secrets))
+        begun.pulumi("config", "set-all", *values).must()
         yield begun
     finally:
         stop_and_check(mark, stack)

@@ -216,14 +216,13 @@ def run(
     command: Sequence[str],
     environment: Mapping[str, str],
     folder: Path = PROJECT,
-    typed: str = "",
 ) -> Done:
-    """Run a command in a folder, default that of this clone, with a text on standard input."""
+    """Run a command in a folder, default that of this clone, with nothing on standard input."""
     done = subprocess.run(
         command,
         cwd=folder,
         env=environment,
-        input=typed,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
