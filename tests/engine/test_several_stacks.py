@@ -1,4 +1,4 @@
-"""A site of three units on the real engine: one stack, split, updated, repaired, and joined again.
+"""A site of two units on the real engine: one stack, split, updated, repaired, and joined again.
 
 Its switches and hosts are emulated and reached over SSH. The program leaves Kubernetes out.
 """
@@ -28,12 +28,12 @@ from tests.engine.runner import EngineRunner
 
 pytestmark = pytest.mark.engine
 ROOT: Final = Path(__file__).parents[2]
-LAB: Final = "three-units"
+LAB: Final = "two-units"
 FORM: Final = Form(1, "ConnectX-5", 100, "SN4600C", hosts_a_leaf=1, links_a_spine=63, gpus=0)
 SUMS: Final = {"k3s": "1" * 64, "install.sh": "2" * 64}
-LEAVES: Final = {"a": "leaf-0-0001", "b": "leaf-0-0002", "c": "leaf-0-0003"}
+LEAVES: Final = {"a": "leaf-0-0001", "b": "leaf-0-0002"}
 RAILYARD: Final = "from components.cli.main import main; main()"
-PIECES: Final = ("dev-spines", "dev-a", "dev-b", "dev-c", "dev-cluster")
+PIECES: Final = ("dev-spines", "dev-a", "dev-b", "dev-cluster")
 PROGRAM: Final = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -86,24 +86,21 @@ class Site:
 
 @pytest.fixture
 def site(engine: EngineRunner, tmp_path: Path) -> Iterator[Site]:
-    document = overlay(yaml.safe_load(site_text(3, FORM)), LAB, SUMS)
+    document = overlay(yaml.safe_load(site_text(len(LEAVES), FORM)), LAB, SUMS)
     spec = ClusterSpec.model_validate(document)
     root = tmp_path / "lab"
     root.mkdir()
     lab = lab_file(spec, LAB, (ROOT, root / "cache", Path(sys.executable)))
     (root / "lab.json").write_bytes(TypeAdapter(LabFile).dump_json(replace(lab, root=root)))
-    folder = engine.project("three-units", PROGRAM)
+    folder = engine.project(LAB, PROGRAM)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     (folder / "lab").symlink_to(ROOT / "lab")  # its charts are paths of the project
     engine = replace(engine, deadline_s=600)
     made = Site(engine, root, folder, cast("dict[str, Any]", document))
     made.write()
-    engine.configure(folder, "dev", {"railyard:site": "site.yaml", "railyard:lab": "true"})
-    for name in secret_names(spec):
-        text = secrets_of(LAB)[name]
-        key = f"\n{text}" if text.startswith("-") else text  # else it begins as an option
-        done = engine.call(folder, "config", "set", "--secret", f"railyard:{name}", key)
-        assert done.returncode == 0, done.stderr
+    secrets = {f"railyard:{name}": secrets_of(LAB)[name] for name in secret_names(spec)}
+    values = {"railyard:site": "site.yaml", "railyard:lab": "true"}
+    engine.configure(folder, "dev", values, secrets)
     control.start(root / "lab.json")
     try:
         yield made
@@ -169,7 +166,7 @@ def _fail_in_unit_b(site: Site) -> None:
     table = dict(re.findall(r"^(dev-\w+)  +(.+)$", failed.stdout, re.MULTILINE))
     assert table["dev-a"].startswith("updated: ")
     assert table["dev-b"] == "FAILED, see above"
-    assert table["dev-c"] == table["dev-cluster"] == "not run"
+    assert table["dev-cluster"] == "not run"
     cluster = site.engine.up(site.folder, "dev-cluster")
     assert cluster.rc != 0
     assert "the stack dev-b has the plan" in cluster.errors + cluster.stderr
