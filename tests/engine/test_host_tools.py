@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import pytest
 
 from components.hosts.scripts import host_tool
+from components.model.cluster import ClusterSpec
 from components.remote.tools import TOOLS_FOLDER
 from lab.keys import client_key
 from tests.engine.runner import EngineRunner, Result
@@ -75,6 +76,11 @@ class Stack:
     lab: HostLab
     folder: Path
     host: str
+    before: object
+    """The host's files before the first update."""
+
+    def write(self, spec: ClusterSpec) -> None:
+        (self.folder / "site.json").write_text(spec.model_dump_json())
 
     def up(self, version: str = "now") -> Result:
         values = {"railyard:version": version, "railyard:host": self.host}
@@ -83,13 +89,15 @@ class Stack:
         return done
 
     def destroy(self) -> None:
+        """Afterwards the host must be as it was, to the byte."""
         done = self.engine.destroy(self.folder)
         assert done.rc == 0, done.stderr + done.errors
+        assert self.lab.snapshot(self.host) == self.before
 
     @property
     def resources(self) -> Mapping[str, Mapping[str, Any]]:
         state = self.engine.export(self.folder)
-        found = cast("list[Mapping[str, Any]]", state["deployment"]["resources"])
+        found = cast("list[Mapping[str, Any]]", state["deployment"].get("resources") or [])
         return {each["urn"].rsplit("::", 1)[-1]: each for each in found}
 
     @property
@@ -115,29 +123,38 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
         yield running
 
 
-@pytest.fixture
-def stack(engine: EngineRunner, lab: HostLab, tmp_path: Path) -> Iterator[Stack]:
-    with new_stack(engine, lab, HOST, tmp_path) as made:
+@pytest.fixture(scope="module")
+def kept(session_engine: EngineRunner, lab: HostLab) -> Iterator[Stack]:
+    with new_stack(session_engine, lab, HOST) as made:
         yield made
 
 
+@pytest.fixture
+def stack(kept: Stack) -> Stack:
+    """One host with a good update behind it; a test leaves it so, or destroyed."""
+    if not kept.resources:
+        kept.up()
+    return kept
+
+
 @contextmanager
-def new_stack(engine: EngineRunner, lab: HostLab, host: str, tmp_path: Path) -> Generator[Stack]:
-    """A new stack; afterwards the host must be as it was, to the byte."""
+def new_stack(engine: EngineRunner, lab: HostLab, host: str) -> Generator[Stack]:
+    """A new stack; it is destroyed at the end."""
     before = lab.snapshot(host)
-    folder = engine.project(f"host-{tmp_path.name.replace('_', '-')}", PROGRAM)
+    folder = engine.project(lab.stack, PROGRAM)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     secret = ("config", "set", "--secret", "railyard:ssh_private_key")
     key = f"\n{client_key(lab.stack).private_openssh}"  # else it begins as an option
     done = engine.call(folder, *secret, key, "--stack", "dev")
     assert done.returncode == 0, done.stderr
-    (folder / "site.json").write_text(lab.spec.model_dump_json())
-    yield Stack(engine, lab, folder, host)
-    assert lab.snapshot(host) == before
+    made = Stack(engine, lab, folder, host, before)
+    made.write(lab.spec)
+    yield made
+    if made.resources:
+        made.destroy()
 
 
 def test_a_host_costs_little_state_and_none_of_it_is_a_script(stack: Stack) -> None:
-    stack.up()
     found = stack.resources
     assert max(stack.sizes.values()) <= STATE_BYTES, stack.sizes
     # The engine notes where in the program a resource was made: here outside of its folder.
@@ -155,21 +172,17 @@ def test_a_host_costs_little_state_and_none_of_it_is_a_script(stack: Stack) -> N
     assert sum(json.dumps(each).count("names") for each in found.values()) < 12
     assert stack.up().changes == {}
     check_one_host_more(stack)
-    stack.destroy()
 
 
-def test_a_host_of_eight_rails_costs_no_more(
-    engine: EngineRunner, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("rails") / "lab"
+def test_a_host_of_eight_rails_costs_no_more(engine: EngineRunner, tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
     with (
         running_hosts(RAILS_LAB, folder, example=RAILS, only=(WORKER,)) as lab,
-        new_stack(engine, lab, WORKER, tmp_path) as stack,
+        new_stack(engine, lab, WORKER) as stack,
     ):
         stack.up()
         assert max(stack.sizes.values()) <= STATE_BYTES, stack.sizes
         assert stack.up().changes == {}
-        stack.destroy()
 
 
 def check_one_host_more(stack: Stack) -> None:
@@ -177,12 +190,12 @@ def check_one_host_more(stack: Stack) -> None:
     spec = stack.lab.spec
     more = spec.hosts[-1].model_copy(update={"name": "gpu99"})
     larger = spec.model_copy(update={"hosts": (*spec.hosts, more)})
-    (stack.folder / "site.json").write_text(larger.model_dump_json())
+    stack.write(larger)
     assert stack.up().changes == {}
+    stack.write(spec)
 
 
 def test_a_missing_or_altered_tool_is_sent_again(stack: Stack) -> None:
-    stack.up()
     tool = f"{TOOLS_FOLDER}/{host_tool().digest}/tool"
     for harm in (f"echo ':' >>{tool}", f"rm -r {TOOLS_FOLDER}"):
         stack.sh(harm)
@@ -191,11 +204,9 @@ def test_a_missing_or_altered_tool_is_sent_again(stack: Stack) -> None:
         assert "missing or altered on the host: host" in str(done.diagnostics)
         assert stack.up().changes == {}, "the note does not flap"
         assert host_tool().digest in stack.tools
-    stack.destroy()
 
 
 def test_destroy_without_the_tool_is_refused_in_words_and_up_mends_it(stack: Stack) -> None:
-    stack.up()
     stack.sh(f"rm -r {TOOLS_FOLDER}")
     refused = stack.engine.destroy(stack.folder)
     assert refused.rc != 0
@@ -206,12 +217,9 @@ def test_destroy_without_the_tool_is_refused_in_words_and_up_mends_it(stack: Sta
 
 
 def test_undo_runs_the_recorded_version_after_an_upgrade(stack: Stack) -> None:
-    stack.up()
     mine = stack.tools
-    stack.engine.configure(stack.folder, "dev", {"railyard:version": "next"})
     assert stack.up("next").changes == {"update": 1}
     assert host_tool().digest in mine
     assert host_tool().digest not in stack.tools, "no step needs it any more"
     assert len(stack.tools) == len(mine)
-    stack.engine.configure(stack.folder, "dev", {"railyard:version": "now"})
     stack.destroy()
