@@ -135,7 +135,14 @@ def site(
 
 
 @pytest.mark.timeout(900)
-def test_what_is_held_is_kept_and_done_by_the_next_update(site: Site) -> None:
+def test_what_is_held_is_done_by_the_next_update_and_destroy_asks_first(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what_is_held_is_kept_and_done_by_the_next_update(site)
+    destroy_asks_the_api_first_and_says_how_to_go_on(site, monkeypatch)
+
+
+def what_is_held_is_kept_and_done_by_the_next_update(site: Site) -> None:
     first = [DEFINITION, rail(), config_map("a")]
     site.ask("one", first)
     made = site.up()
@@ -162,13 +169,9 @@ def test_what_is_held_is_kept_and_done_by_the_next_update(site: Site) -> None:
     assert site.up().steps == ()
 
 
-@pytest.mark.timeout(900)
-def test_destroy_asks_the_api_first_and_says_how_to_go_on(
+def destroy_asks_the_api_first_and_says_how_to_go_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.ask("one", [DEFINITION, rail(), config_map("a")])
-    made = site.up()
-    assert made.rc == 0, made.errors
     before = site.engine.export(site.folder)["deployment"]["resources"]
     site.plane.stop_named("kube-apiserver")
 
