@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from components.acceptance.report.publish import TYPE, RailFault, write_conditio
 from components.kubernetes.client import KubernetesCalls
 from components.plan.make import make_plan
 from lab.cluster.plane import ControlPlane
-from lab.cluster.testing import running_plane
 from tests.acceptance.test_watch_plan import watched
 from tests.schemas.test_api_server import make_namespace
 
@@ -42,30 +40,40 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    folder = tmp_path_factory.mktemp("watch")
-    with running_plane(folder) as plane:
-        for each in make_plan(SPEC, "dev").jobs.watch:
-            body: Any = each.body
-            metadata = body["metadata"]
-            if each.kind == "Namespace":
-                make_namespace(plane.admin, metadata["name"])
-                continue
-            space = metadata.get("namespace", "")
-            if space:
-                make_namespace(plane.admin, space)
-            version = body["apiVersion"]
-            base = f"/apis/{version}" if "/" in version else f"/api/{version}"
-            base += f"/namespaces/{space}" if space else ""
-            query = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict"}
-            kind = "application/apply-patch+yaml"
-            path = f"{base}/{PLURALS[each.kind]}/{metadata['name']}"
-            plane.admin.request("PATCH", path, body, kind, query)
-        for name in ("gpu01", "mgmt01"):
-            node: Any = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-            plane.admin.apply(f"/api/v1/nodes/{name}", node)
-        file = plane.write_kubeconfig(Path(folder) / "job.kubeconfig", USER)
-        yield Made(plane, KubernetesCalls(file.read_text()))
+def made(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    paths: dict[str, None] = {}
+
+    def place(name: str) -> None:
+        path = f"/api/v1/namespaces/{name}"
+        if plane.admin.find(path) is None:
+            make_namespace(plane.admin, name)
+            paths[path] = None
+
+    for each in make_plan(SPEC, "dev").jobs.watch:
+        body: Any = each.body
+        metadata = body["metadata"]
+        if each.kind == "Namespace":
+            place(metadata["name"])
+            continue
+        space = metadata.get("namespace", "")
+        if space:
+            place(space)
+        version = body["apiVersion"]
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        base += f"/namespaces/{space}" if space else ""
+        query = {"fieldManager": "test", "force": "true", "fieldValidation": "Strict"}
+        kind = "application/apply-patch+yaml"
+        path = f"{base}/{PLURALS[each.kind]}/{metadata['name']}"
+        plane.admin.request("PATCH", path, body, kind, query)
+        paths[path] = None
+    for name in ("gpu01", "mgmt01"):
+        node: Any = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        plane.admin.apply(f"/api/v1/nodes/{name}", node)
+        paths[f"/api/v1/nodes/{name}"] = None
+    file = plane.write_kubeconfig(tmp_path_factory.mktemp("watch") / "job.kubeconfig", USER)
+    yield Made(plane, KubernetesCalls(file.read_text()))
+    for path in reversed(paths):
+        plane.admin.request("DELETE", path)
 
 
 def status(made: Made, method: str, path: str, body: Any = None) -> int:  # noqa: ANN401 - JSON
