@@ -22,7 +22,9 @@ def run_command(command: str, args: Sequence[str], paths: HostPaths) -> Never:
     config = Path(named[-1] if named else default)
     program = whole_build()[command]
     words = (f"--kubeconfig={config}", *_local_server(config, paths), *args)
-    os.execv(program, [str(program), *words])  # noqa: S606 - ours, and no shell
+    # It lives for a twentieth of a second, and a fifth of that went to collections.
+    own = {"GOGC": "off", **os.environ}
+    os.execve(program, [str(program), *words], own)  # noqa: S606 - ours, and no shell
 
 
 def _local_server(config: Path, paths: HostPaths) -> list[str]:
