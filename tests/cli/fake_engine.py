@@ -6,7 +6,7 @@ fails, as the CLI's own does.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ STORE = Path("store.json")
 
 
 class FakeEngine:
-    """The kept stacks, and the arguments of one command."""
+    """The kept stacks, and the arguments and standard input of one command."""
 
-    def __init__(self, store: dict[str, Any], arguments: list[str]) -> None:
-        self.store, self.arguments = store, arguments
+    def __init__(
+        self, store: dict[str, Any], arguments: Sequence[str], read: Callable[[], str]
+    ) -> None:
+        self.store, self.arguments, self.read = store, arguments, read
         self.stacks: dict[str, Any] = store["stacks"]
         self.words = [each for each in arguments if not each.startswith("-")]
         self.stack = self.option("--stack")
@@ -34,7 +36,7 @@ class FakeEngine:
         return {"version": 3, "deployment": self.stacks[self.stack]["state"]}
 
     def stack_import(self) -> None:
-        state = json.load(sys.stdin)
+        state = json.loads(self.read())
         self.stacks[self.stack]["state"] = state["deployment"]
 
     def stack_init(self) -> None:
@@ -78,14 +80,22 @@ class FakeEngine:
         return command()
 
 
-def main() -> None:
+def play(arguments: Sequence[str], read: Callable[[], str]) -> tuple[int, str, str]:
+    """Run one command: its exit code, and what it writes to standard output and error."""
     store = json.loads(STORE.read_text())
     try:
-        answer = FakeEngine(store, sys.argv[1:]).run()
+        answer = FakeEngine(store, arguments, read).run()
     except LookupError as error:
-        sys.exit(f"error: {error}")
+        return 1, "", f"error: {error}\n"
     STORE.write_text(json.dumps(store))
-    sys.stdout.write("" if answer is None else json.dumps(answer))
+    return 0, "" if answer is None else json.dumps(answer), ""
+
+
+def main() -> None:
+    code, out, err = play(sys.argv[1:], sys.stdin.read)
+    sys.stdout.write(out)
+    sys.stderr.write(err)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
