@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from components.core.plain_text import one_line
 
@@ -39,8 +39,7 @@ class Effect(IntEnum):
         return self >= Effect.TRAFFIC
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Difference:
+class Difference(NamedTuple):
     """A setting whose actual value differs from the wanted one."""
 
     where: str
@@ -63,11 +62,8 @@ def diff_settings(
 
     `actual` may hold more keys than wanted: they do not belong to Railyard and are never reported.
     """
-    moved = (item for item in desired.items() if actual.get(item[0], ABSENT) != item[1])
-    return tuple(
-        Difference(where, setting, actual.get((where, setting), ABSENT), value)
-        for (where, setting), value in sorted(moved)
-    )
+    moved = sorted(key for key, value in desired.items() if actual.get(key, ABSENT) != value)
+    return tuple(Difference(*key, actual.get(key, ABSENT), desired[key]) for key in moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from operator import not_
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
@@ -84,7 +84,7 @@ class Impact:
     """Effect and reason on systems that differ; they hold for every change there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Setting:
     """How one field takes part in all operations."""
 
@@ -182,16 +182,22 @@ def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Text
     """Collect the texts inside a value: of a part, or of the entries of a map or list."""
     if _is_state(value):
         return texts(value, place)
+    if not _is_map(value):
+        return {(place, name): it for name, it in _listed(setting, value, text) if it is not None}
     flat: Texts = {}
-    entries = value if _is_map(value) else {each: each for each in setting.spell(value)}
-    is_one_place = "{}" not in place  # thousands of VLANs are
-    for key, entry in entries.items():
-        where = place if is_one_place else place.format(key)
+    for key, entry in value.items():
+        where = place.format(key)
         if _is_state(entry):
             flat |= texts(entry, where)
         elif (said := setting.say(entry)) is not None:
             flat[setting.split(key) if setting.split else (where, text.format(key))] = said
     return flat
+
+
+@lru_cache(maxsize=128)
+def _listed(setting: Setting, value: object, text: str) -> tuple[tuple[str, str | None], ...]:
+    """Names and texts of a list's entries: thousands, if a port is in every VLAN."""
+    return tuple((text.format(each), setting.say(each)) for each in setting.spell(value))
 
 
 def unite(one: tuple[ValueT, ...], other: tuple[ValueT, ...]) -> tuple[ValueT, ...]:

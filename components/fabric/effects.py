@@ -38,6 +38,7 @@ class Row:
     does: Impact
 
 
+@cache
 def _owner(where: str) -> str:
     word = where.partition(" ")[0]
     return word if word in {"partition", "subnet"} else "switch"
@@ -64,16 +65,17 @@ TABLE: Final = (*_rows(SwitchState), *(Row("switch", n, each) for n, each in ADD
 
 
 @cache
-def find_row(where: str, setting: str) -> Row | None:
-    """The row of a setting, or None; ports and the switch share the names of settings."""
-    rows = (row for row in TABLE if _owner(row.where) == _owner(where))
-    names = ((row, re.escape(row.setting).replace(r"\{\}", ".+")) for row in rows)
+def _find_row(owner: str, setting: str) -> Row | None:
+    """The row of a setting without digits at its end; ports and the switch share some names."""
+    rows = (row for row in TABLE if _owner(row.where) == owner)
+    names = ((row, re.escape(row.setting).replace(r"\{\}", ".*")) for row in rows)
     return next((row for row, name in names if re.fullmatch(name, setting)), None)
 
 
 def effect_of(system: str, change: Difference) -> Effect:
     """The effect of setting this one value, on ports that carry traffic."""
-    row = find_row(change.where, change.setting)
+    # All VLANs have one row.
+    row = _find_row(_owner(change.where), change.setting.rstrip("0123456789"))
     does = row.does if row else Impact()
     if system in does.systems:
         return does.systems[system][0]
@@ -116,8 +118,7 @@ def find_effects(
         or (where in strict and setting.endswith("_schedule"))
     }
     every = diff_settings(has, wanted | gone)
-    changes = (each for each in every if each.where not in idle)
-    return {each: effect for each in changes if (effect := effect_of(system, each))}
+    return {x: how for x in every if x.where not in idle and (how := effect_of(system, x))}
 
 
 def interrupting(effects: Mapping[Difference, Effect]) -> tuple[Difference, ...]:

@@ -12,7 +12,6 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug
@@ -76,7 +75,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     enter = (*driver.enter, *driver.configure)
     # Every line is sent each time, whatever the switch has.
     moved = (
-        replace(each, actual="any value", desired="the file's")
+        each._replace(actual="any value", desired="the file's")
         for each in interrupting(find_effects(system, start, target))
     )
     return ExecPlan(
