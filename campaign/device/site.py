@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -159,7 +158,7 @@ class Place:
                 for table, rows in tables.items()
             }
             found = {table: rows for table, rows in found.items() if rows}
-        return copy.deepcopy(found)
+        return found
 
     @property
     def has_open_candidate(self) -> bool:

@@ -174,11 +174,15 @@ class Row:
         if self.resets:
             yield f"default {before}{self._head}", reset
 
+    def is_default(self, held: BaseModel) -> bool:
+        """Whether no line is printed for the field: most fields of most ports."""
+        return bool(getattr(held, self.field) == _default_of(type(held), self.field))
+
     def lines(self, held: BaseModel) -> Iterator[str]:
         """The line for the field's value, unless it is the default."""
-        value = getattr(held, self.field)
-        if value == _default_of(type(held), self.field):
+        if self.is_default(held):
             return
+        value = getattr(held, self.field)
         if value == self.without:
             yield f"no {self._head}"
         elif self._has_place:
@@ -256,4 +260,7 @@ def listed(
 def lines_of(rows: Iterable[Row | Lines], held: BaseModel) -> Iterator[str]:
     """The lines that a configuration prints for an object, in the order of the rows."""
     for row in rows:
-        yield from row.lines(held) if isinstance(row, Row) else row(held)
+        if not isinstance(row, Row):
+            yield from row(held)
+        elif not row.is_default(held):
+            yield from row.lines(held)

@@ -110,21 +110,26 @@ def unowned(room: Room) -> object:
         if ours.roce is not None:  # the one-shot reaches every port
             return {name: (port.description, port.mtu_bytes) for name, port in ports.items()
                     if name not in ours.ports}  # fmt: skip
-        others = {name: port.model_copy(deep=True) for name, port in ports.items()}
-        texts = {name: others[name].description for name in ours.ports}
-        return texts, {name: port for name, port in others.items() if name not in ours.ports}
-    if isinstance(switch, EosSwitch):
-        ports = copy.deepcopy(switch.stored.running.ports)
         texts = {name: ports[name].description for name in ours.ports}
-        rest = {name: port for name, port in ports.items() if name not in ours.ports}
+        return texts, {name: port.model_copy(deep=True) for name, port in ports.items()
+                       if name not in ours.ports}  # fmt: skip
+    if isinstance(switch, EosSwitch):
+        ports = switch.stored.running.ports
+        texts = {name: ports[name].description for name in ours.ports}
+        rest = {
+            name: ports[name].model_copy(deep=True) for name in ports.keys() - ours.ports.keys()
+        }
         return texts, rest, _beside(switch, ours)
     if isinstance(switch, SonicSwitch):
         neighbors = ours.bgp.neighbors if ours.bgp else ()
         return _foreign(switch.stored.running, {*ours.ports, *neighbors})
-    tree = copy.deepcopy(switch.stored.applied)
-    named = {*ours.ports, *(ours.addresses or {}), *(ours.splits or {})}
+    tree, named = (
+        switch.stored.applied,
+        {*ours.ports, *(ours.addresses or {}), *(ours.splits or {})},
+    )
     interfaces = child(tree, "interface")
-    return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
+    others = {name: each for name, each in interfaces.items() if name not in named}
+    return copy.deepcopy((others, tree.get("acl")))
 
 
 def _beside(switch: EosSwitch, ours: SwitchState) -> object:
