@@ -101,9 +101,7 @@ def project(engine: EngineRunner, cloud: CrusoeCloud) -> Path:
     program.write_text(RAILYARD.format(python=sys.executable, root=str(ROOT)), encoding="utf-8")
     program.chmod(0o755)
     put(folder, small_site(cloud))
-    for key, value in SECRETS.items():
-        done = engine.call(folder, "config", "set", "--secret", key, value)
-        assert done.returncode == 0, done.stderr
+    engine.configure(folder, "dev", {}, SECRETS)
     return folder
 
 

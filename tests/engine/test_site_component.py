@@ -99,9 +99,7 @@ def make_program(engine: EngineRunner, name: str) -> Program:
     (folder / "lab").symlink_to(ROOT / "lab")  # its K3s and charts are paths of the project
     program = Program(engine, folder)
     program.write()
-    for key, value in (("switchPassword", PASSWORD), ("railyard:lab", "true")):
-        done = engine.call(folder, "config", "set", "--secret", key, value, "--stack", "dev")
-        assert done.returncode == 0, done.stderr
+    engine.configure(folder, "dev", {}, {"switchPassword": PASSWORD, "railyard:lab": "true"})
     return program
 
 
@@ -165,10 +163,8 @@ def test_the_example_previews_a_whole_site_with_its_secrets_hidden(
     assert "../../provider" in example
     here = example.replace("../../provider", str(PROVIDER)).replace("../dgx-roce/", "")
     (program.folder / "Pulumi.yaml").write_text(here)
-    for name in ("sshPrivateKey", "k3sToken", "k3sAgentToken"):
-        setting = ("--secret", name, f"value-of-{name}")
-        done = yaml_engine.call(program.folder, "config", "set", *setting, "--stack", "dev")
-        assert done.returncode == 0, done.stderr
+    names = ("sshPrivateKey", "k3sToken", "k3sAgentToken")
+    yaml_engine.configure(program.folder, "dev", {}, {name: f"value-of-{name}" for name in names})
     seen = yaml_engine.preview(program.folder, "dev", {"railyard:observe": "never"})
     assert seen.rc == 0, seen.stderr + seen.errors
     assert {("create", "train"), ("create", "acceptance-gate")} <= {*seen.steps}
