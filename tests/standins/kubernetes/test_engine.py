@@ -21,6 +21,7 @@ from standins.kubernetes.values import as_map, dig
 
 pytestmark = [pytest.mark.engine, pytest.mark.cluster]
 RUN_TIMEOUT_S = 240
+SETTINGS = "/api/v1/namespaces/default/configmaps/settings"
 
 PROGRAM = """
 import os
@@ -81,7 +82,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, plane: ControlPlane, chart: Path) -> Iterator[Project]:
+def project(tmp_path: Path, plane: ControlPlane, chart: Path, cluster: Client) -> Iterator[Project]:
+    """A project whose objects are in the cluster; destroyed at the end, none is there."""
     folder = tmp_path / "program"
     folder.mkdir()
     (folder / "Pulumi.yaml").write_text(
@@ -102,6 +104,8 @@ def project(tmp_path: Path, plane: ControlPlane, chart: Path) -> Iterator[Projec
     made.run("stack", "init", "dev")
     yield made
     made.run("destroy", "--yes", "--skip-preview")
+    with pytest.raises(ApiError, match="not found"):
+        cluster.request("GET", SETTINGS)
 
 
 def test_from_an_unknown_cluster_to_drift_and_repair(project: Project, cluster: Client) -> None:
@@ -113,15 +117,11 @@ def test_from_an_unknown_cluster_to_drift_and_repair(project: Project, cluster: 
     # A new kubeconfig text is unknown in a preview; the identifier keeps every object in place.
     changed = as_map(json.loads(project.run("preview", "--json", generation=2)))
     assert dig(changed, "changeSummary", "replace") is None
-    path = "/api/v1/namespaces/default/configmaps/settings"
     edit = {"fieldManager": "kubectl-edit"}
     cluster.request(
-        "PATCH", path, query=edit, body={"data": {"color": "red"}}, content_type=MERGE_PATCH
+        "PATCH", SETTINGS, query=edit, body={"data": {"color": "red"}}, content_type=MERGE_PATCH
     )
     drifted = as_map(json.loads(project.run("preview", "--json")))
     assert dig(drifted, "changeSummary", "update") == 1
     project.run("up", "--yes", "--skip-preview")
-    assert dig(cluster.request("GET", path), "data", "color") == "blue"
-    project.run("destroy", "--yes", "--skip-preview")
-    with pytest.raises(ApiError, match="not found"):
-        cluster.request("GET", path)
+    assert dig(cluster.request("GET", SETTINGS), "data", "color") == "blue"
