@@ -66,7 +66,7 @@ TABLE: Final = (*_rows(SwitchState), *(Row("switch", n, each) for n, each in ADD
 
 @cache
 def _find_row(owner: str, setting: str) -> Row | None:
-    """The row of a setting without digits at its end; ports and the switch share some names."""
+    """The row of a setting without digits at its end: all VLANs have one, ports have their own."""
     rows = (row for row in TABLE if _owner(row.where) == owner)
     names = ((row, re.escape(row.setting).replace(r"\{\}", ".*")) for row in rows)
     return next((row for row, name in names if re.fullmatch(name, setting)), None)
@@ -74,7 +74,6 @@ def _find_row(owner: str, setting: str) -> Row | None:
 
 def effect_of(system: str, change: Difference) -> Effect:
     """The effect of setting this one value, on ports that carry traffic."""
-    # All VLANs have one row.
     row = _find_row(_owner(change.where), change.setting.rstrip("0123456789"))
     does = row.does if row else Impact()
     if system in does.systems:

@@ -238,13 +238,10 @@ def released_settings(
     Each with its key, current value and value before Railyard. A card has one set of firmware
     settings: a setting that another of its functions still wants stays.
     """
-    for line, change in sorted(observed.items()):
-        key = line.removeprefix(BACK)
+    for key in sorted(line.removeprefix(BACK) for line in observed if line.startswith(BACK)):
         where, _, setting = key.rpartition(".")
         card, own = f"{where.rpartition('.')[0]}.", f".{setting}"
-        still = key in wanted
-        if key.startswith("nic."):
-            still = any(other.startswith(card) and other.endswith(own) for other in wanted)
-        if key != line and not still:
-            current, _, before = change.partition(" -> ")
+        others = wanted if key.startswith("nic.") else ()
+        if key not in wanted and not any(x.startswith(card) and x.endswith(own) for x in others):
+            current, _, before = observed[BACK + key].partition(" -> ")
             yield key, current, before
