@@ -106,7 +106,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
             fix = f"{'replace gateway by' if rail.gateway else 'add'} "
             yield Finding(f"{what}gateway each.", where, f"{fix}{_suggest_leaves(rail, routed)}.")
         elif rail.gateway is None and routed:
-            words = {"routed": routed, "rail": rail, "free": rail.subnet.network_address + 1}
+            words = {"routed": routed, "rail": rail, "free": _first(rail.subnet)}
             yield find("rail-gateway-missing", *where, **words)
         elif rail.gateway is not None:
             names = " and ".join(switch.name for switch in holders)
@@ -124,7 +124,7 @@ def _leaf_gateways(spec: ClusterSpec, rail: Rail, here: Here) -> Findings:
     for leaf, part in rail.leaves.items():
         if (why := _why_no_address(spec, part.gateway, part.subnet)) is not None:
             what = f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}."
-            fix = f"use a free address, for example {part.subnet.network_address + 1}."
+            fix = f"use a free address, for example {_first(part.subnet)}."
             yield Finding(what, here(f"leaves.{leaf}.gateway"), fix)
 
 
@@ -220,7 +220,12 @@ def _suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
 
 
 def _part_text(leaf: str, part: IPv4Network) -> str:
-    return f"{leaf}: {{subnet: {part}, gateway: {part.network_address + 1}}}"
+    return f"{leaf}: {{subnet: {part}, gateway: {_first(part)}}}"
+
+
+def _first(subnet: IPv4Network) -> IPv4Address:
+    """The first address for a machine; that of a /32 is its only one."""
+    return next(iter(subnet.hosts()))
 
 
 @needs("switches")

@@ -171,3 +171,11 @@ def test_two_trunks_are_a_loop_and_two_routed_links_are_not() -> None:
         spec = _switch(one, ports=ports)(spec)
     assert _rules(spec) == {"link-loop"}
     assert "link-loop" not in _rules(_spine_leaf()), "four links to each spine"
+
+
+def test_the_last_subnet_of_all_is_reported_and_not_counted_past_its_end() -> None:
+    leaves = _spine_leaf().rails[0].leaves
+    name, part = next(iter(leaves.items()))
+    last = part.model_copy(update={"subnet": IPv4Network("255.255.255.255/32")})
+    found = check_site(_rail(0, leaves={**leaves, name: last})(_spine_leaf()))
+    assert any(f"on {name}" in each.what for each in found)
