@@ -71,6 +71,10 @@ class Device:
     """Address and port, with its jump hosts, since two machines may share an address."""
     host_key: str
 
+    def is_same(self, other: Device) -> bool:
+        """Whether both have one address or one host key: sites may give a name to two machines."""
+        return self.place == other.place or self.host_key == other.host_key != ""
+
     @property
     def noun(self) -> str:
         """The common word for the device."""

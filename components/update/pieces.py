@@ -101,9 +101,11 @@ def judge_taken(
     Its first settings would be recorded again, and undone by both. `read` returns a stack's state;
     it is asked only if this stack gets a device.
     """
-    new = planned_devices(plan).keys() - recorded_devices(applied).keys()
+    planned = planned_devices(plan)
+    new = planned.keys() - recorded_devices(applied).keys()
     for stack in others if new else ():
-        for name in sorted(new & recorded_devices(read(stack) or Applied()).keys()):
+        known = recorded_devices(read(stack) or Applied())
+        for name in sorted(n for n in new & known.keys() if known[n].is_same(planned[n])):
             row = "stack-moves" if stack != plan.stack else "stack-half-moved"
             why = f"is new in this stack, and the state of stack {stack} has it"
             yield finding_of(__file__, row, device=name, why=why, stack=plan.stack)

@@ -20,7 +20,7 @@ from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.testing import Graph
-from components.update.identity import judge_identity, renames_of
+from components.update.identity import Device, judge_identity, renames_of
 from components.update.seen import Facts, Seen
 from lab.keys import host_key
 from stacks import guard
@@ -393,3 +393,16 @@ def test_the_files_serial_number_reaches_the_steps_of_its_switch() -> None:
     for name in ("leaf-01-baseline", "leaf-01-apply"):
         assert 'serial = "MT2"' in stdins[name]
     assert "serial" not in _applied().steps["leaf-01-apply"].stdin
+
+
+@pytest.mark.parametrize(
+    ("place", "host_key", "same"),
+    [("10.0.0.1:22", "b", True), ("10.0.0.2:22", "a", True), ("10.0.0.2:22", "b", False)],
+)
+def test_a_device_of_another_stack_is_ours_by_address_or_host_key(
+    place: str, host_key: str, *, same: bool
+) -> None:
+    """Two sites may give one name to two machines."""
+    ours = Device("leaf-01", "switch", "10.0.0.1:22", "a")
+    assert ours.is_same(Device("leaf-01", "switch", place, host_key)) is same
+    assert not replace(ours, host_key="").is_same(Device("leaf-01", "switch", "10.0.0.2:22", ""))
