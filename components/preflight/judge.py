@@ -50,6 +50,8 @@ _SESSIONS: Final = {
     "accepted the login, but did not finish": "answer",
 }
 """Pattern in a session's error to the finding."""
+NO_SESSION: Final = frozenset({*_SESSIONS.values(), "reach", "host-key"})
+"""The rules of devices that could not be read."""
 _ABSENT: Final = (
     (r"kernel\.atsSupport\.configured", "ats-support"),
     (r"pci\.(.*)\.current_owner", "esxi-pci"),

@@ -166,11 +166,16 @@ def run_preflight(
     ufm = spec.infiniband.ufm if spec.infiniband else None
     managed = (*spec.switches, *((ufm,) if ufm else ()), *spec.hypervisors, *spec.reached)
     devices, drifts = tuple(each.name for each in managed), judge_drift(plan, applied, seen)
-    lacking = (name for name in secret_names(spec) if not secrets.get(name))
+    lacking = tuple(name for name in secret_names(spec) if not secrets.get(name))
+    ends = (*(each.endpoint for each in plan.switches), *(w.step.endpoint for w in plan.watched))
+    # Without a secret there is no login: its absence is the one cause.
+    mute = {end.device for end in ends if {*end.secret_names} & {*lacking}}
+    judged = tuple(_judge(devices, spec, plan, seen, asked))
+    unread = {each.device for each in judged if each.rule in judge.NO_SESSION}
     charts = (f"{each.name} {each.version}" for each in artefacts.charts_without_images(spec, lock))
     findings = (
         *(lack(HERE, "secret", "none", name=name, variable=env_name(name)) for name in lacking),
-        *_judge(devices, spec, plan, seen, asked),
+        *(each for each in judged if each.rule != "login" or each.device not in mute),
         *judge.judge_links(drifts),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *(lack(HERE, "chart-images", f"{chart} is not in the lock") for chart in charts),
@@ -178,7 +183,7 @@ def run_preflight(
     )
     unmade = tuple(each.name for each in spec.reached if has_placeholder(each.way.address))
     unmade = tuple(name for name in unmade if name not in seen.devices)
-    read = tuple(name for name in devices if name not in unmade)
+    read = tuple(name for name in devices if name not in {*unmade, *unread})
     no_login = tuple(host.name for host in spec.unreached)
     bgp = tuple(judge.list_neighbors(plan.switches, applied, seen))
     return Preflight(spec.name, read, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)

@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 import yaml
 
+from components.artefacts.lock import Lock
 from components.cloud.preflight import Topic
 from components.core.errors import DeviceError
 from components.core.key_values import HostState
@@ -27,6 +28,7 @@ from components.preflight import report as report_module
 from components.preflight.artefacts import Artefact
 from components.preflight.judge import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
+from components.preflight.run import run_preflight
 from components.preflight.wants import wants_of
 from components.remote import login
 from components.remote.login import client_key
@@ -52,6 +54,7 @@ from tests.preflight.lacks import (
     settings,
     switch,
 )
+from tests.preflight.nowhere import hosts_off
 
 
 def test_every_row_of_the_table_of_texts_is_used_and_each_topic_of_a_cloud_has_one() -> None:
@@ -305,3 +308,12 @@ def test_the_way_out_that_an_error_names_is_the_fix() -> None:
     )
     (found,) = session("gpu01 refused our key\n  fix    pin its new one")
     assert found.actual == "gpu01 refused our key; pin its new one"
+
+
+def test_a_missing_secret_is_the_one_cause_and_its_devices_are_not_read() -> None:
+    spec = hosts_off(ROCE).model_copy(update={"switches": ()})
+    found = run_preflight(spec, make_plan(spec, "dev"), {}, Applied(), Path("/nowhere"), Lock())
+    assert found.devices == ()
+    rules = {each.rule for each in found.findings}
+    assert "secret-ssh_private_key" in rules
+    assert "login" not in rules
