@@ -83,7 +83,11 @@ class Guarded:
     """The part of the site that this run reads and changes; empty for all."""
 
     def outputs_after(self, done: pulumi.Output[str]) -> Mapping[str, pulumi.Output[object]]:
-        """Return `outputs`, which wait for the last step: after a failure the old ones remain."""
+        """Return `outputs`, which wait for the last step: after a failure the old ones remain.
+
+        Those of a `Site` whose inputs changed are gone until an update succeeds: the engine drops
+        the outputs of a component that it updates.
+        """
         return {name: done.apply(lambda _, it=it: it) for name, it in self.outputs.items()}
 
 
