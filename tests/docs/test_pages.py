@@ -117,8 +117,8 @@ def test_every_page_is_in_the_index() -> None:
 )
 def test_the_first_pages_stay_short(page: str, lines: int, words: int) -> None:
     text = (ROOT / page).read_text()
-    assert len(text.splitlines()) <= lines
-    assert len(text.split()) <= words
+    assert len(text.splitlines()) <= lines, f"{page} has at most {lines} lines"
+    assert len(text.split()) <= words, f"{page} has at most {words} words: shorten another entry"
 
 
 def test_pages_are_plain() -> None:
