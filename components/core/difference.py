@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from components.core.plain_text import one_line
 
@@ -39,8 +39,9 @@ class Effect(IntEnum):
         return self >= Effect.TRAFFIC
 
 
-class Difference(NamedTuple):
-    """A setting whose actual value differs from the wanted one."""
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    """A setting whose actual value differs from the wanted one; reports in JSON have its fields."""
 
     where: str
     """The owner of the setting, in the field's words: `port 1/2`, `nic 0000:05:00.0`."""

@@ -12,6 +12,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug
@@ -75,7 +76,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     enter = (*driver.enter, *driver.configure)
     # Every line is sent each time, whatever the switch has.
     moved = (
-        each._replace(actual="any value", desired="the file's")
+        replace(each, actual="any value", desired="the file's")
         for each in interrupting(find_effects(system, start, target))
     )
     return ExecPlan(
