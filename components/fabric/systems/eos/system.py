@@ -121,6 +121,12 @@ class _Route(BaseModel):
     vias: list[_Via] = []
 
 
+def parse_vlans(answer: Answer) -> tuple[int, ...]:
+    """The VLANs; those that EOS made for routed ports are not configured."""
+    found = answer.find(_NUMBERED, "vlans")
+    return tuple(sorted(vlan for vlan, entry in found.items() if not entry.get("dynamic")))
+
+
 def parse_ports(answer: Answer) -> dict[str, object]:
     """Front panel ports by number, to the word for their link (goeapi, `interfaces.go`)."""
     found = dict(answer.each(_ENTRY, "interfaceStatuses", "*"))
@@ -311,10 +317,8 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
             parts["dscp_classes"] = {dscp: classes[dscp] for dscp in asked}
         if wanted.rewrite_dscp is not None:
             parts["rewrite_dscp"] = "rewrite_dscp" in maps
-    # The VLANs that EOS made for routed ports are not configured.
-    vlans = Answer(VLANS, answers[VLANS]).find(_NUMBERED, "vlans")
     state = SwitchState(
-        vlans=tuple(sorted(vlan for vlan, entry in vlans.items() if not entry.get("dynamic"))),
+        vlans=parse_vlans(Answer(VLANS, answers[VLANS])),
         **parts,
         ports={
             name: rows.read_port(sections[name], port)
