@@ -32,12 +32,23 @@ def lock_of(spec: ClusterSpec) -> Lock:
     return Lock({each.key: each for each in found}, exists=True)
 
 
+def put_lock(file: Path, spec: ClusterSpec, *, fetched: bool = True) -> None:
+    """Write the lock of a site beside its file or its stack's, and its charts if `fetched`."""
+    entries = lock_of(spec).entries
+    write_lock(lock_path(file), entries)
+    for entry in entries.values():
+        if fetched and entry.kind == "chart":
+            archive = file.parent / chart_archive(entry)
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            archive.write_text(entry.address)
+
+
 def pin_beside(site: Path) -> None:
     """Write the lock of a site file, or of the site of a stack file, beside it."""
     loaded = load_site(site)
     assert loaded.spec is not None
     assert loaded.path is not None
-    write_lock(lock_path(loaded.path), lock_of(loaded.spec).entries)
+    put_lock(loaded.path, loaded.spec, fetched=False)
 
 
 @contextmanager
@@ -45,15 +56,9 @@ def locked(run: Run, *, fetched: bool = True) -> Generator[None]:
     """Be in a project that has the lock of the site, and has `fetched` its charts before."""
     spec = load_config_value(run.config["cluster"], None).spec
     assert spec is not None
-    entries = lock_of(spec).entries
     with TemporaryDirectory() as folder:
         stack = Path(folder) / f"Pulumi.{run.stack}.yaml"
-        write_lock(lock_path(stack), entries)
-        for entry in entries.values():
-            if fetched and entry.kind == "chart":
-                archive = Path(folder) / chart_archive(entry)
-                archive.parent.mkdir(parents=True, exist_ok=True)
-                archive.write_text(entry.address)
+        put_lock(stack, spec, fetched=fetched)
         with chdir(folder), mock.patch.dict(os.environ, {CONFIG_FILE: str(stack)}):
             yield
 

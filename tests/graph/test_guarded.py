@@ -9,15 +9,14 @@ import pulumi
 import pytest
 import yaml
 
-from components.artefacts.lock import lock_path, write_lock
-from components.artefacts.resolve import chart_archive
+from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
 from components.fabric import Fabric
 from components.testing import Graph, Run, record_program, record_refusal
 from components.update.pieces import OF_PIECES, SINCE
 from stacks import guarded
 from tests.golden.site import EXAMPLES
-from tests.graph.locked import lock_of
+from tests.graph.locked import put_lock
 
 SECRETS = {"switch_password": "value-of-switch_password"}
 
@@ -29,12 +28,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     document = yaml.safe_load((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
     document["disruption"] = {"ports": "deny", "reboots": "deny"}
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    lock = lock_of(load_checked_site(path).spec_or_raise())
-    write_lock(lock_path(path), lock.entries)
-    for entry in lock.entries.values():
-        if entry.kind == "chart":
-            (tmp_path / chart_archive(entry)).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / chart_archive(entry)).write_text(entry.address)
+    put_lock(path, load_checked_site(path).spec_or_raise())
     monkeypatch.chdir(tmp_path)
     return path
 
@@ -63,7 +57,7 @@ def edit(site: Path, old: str, new: str) -> None:
     text = site.read_text()
     assert old in text
     site.write_text(text.replace(old, new))
-    write_lock(lock_path(site), lock_of(load_checked_site(site).spec_or_raise()).entries)
+    put_lock(site, load_checked_site(site).spec_or_raise(), fetched=False)
 
 
 def test_it_asks_for_the_secrets_and_devices_of_its_part_alone(site: Path) -> None:

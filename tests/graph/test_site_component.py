@@ -9,14 +9,12 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from components.artefacts.lock import lock_path, write_lock
-from components.artefacts.resolve import chart_archive
 from components.checks.site import load_checked_site
 from components.testing import Graph, Run, is_secret, record_program, record_refusal
 from stacks import site as site_module
 from stacks.site import Site, SiteArgs
 from tests.golden.site import EXAMPLES
-from tests.graph.locked import lock_of
+from tests.graph.locked import put_lock
 
 TOKENS = {"k3s_token": "value-of-token", "k3s_agent_token": "value-of-agents"}
 SECRETS = {"switch_password": "value-of-switch", "ssh_private_key": "value-of-key"}
@@ -32,12 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program's folder with a site and its lock; the engine finds `railyard`."""
     path = tmp_path / "site.yaml"
     path.write_text((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
-    lock = lock_of(load_checked_site(path).spec_or_raise())
-    write_lock(lock_path(path), lock.entries)
-    for entry in lock.entries.values():
-        if entry.kind == "chart":
-            (tmp_path / chart_archive(entry)).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / chart_archive(entry)).write_text(entry.address)
+    put_lock(path, load_checked_site(path).spec_or_raise())
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "railyard").touch()
     monkeypatch.chdir(tmp_path)
