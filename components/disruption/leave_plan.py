@@ -109,12 +109,12 @@ def choose_departures(
     if step is None or kubernetes is None:
         return None
     stdin, leaving = applied.stdin(STEP), leaving_nodes(kubernetes, applied)
-    own = frozenset(kubernetes.own_nodes)
     last = parse_leave(stdin) if stdin else step.request
     if leaving:
         return replace(step, request=replace(step.request, nodes=leaving, run=last.run + 1))
     if not stdin:
         return None
+    own = frozenset(kubernetes.own_nodes)
     left = tuple(name for name in last.nodes if name not in own)
     if left == last.nodes:
         return replace(step, kept=stdin)

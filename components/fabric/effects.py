@@ -101,7 +101,7 @@ def _begins(where: str, target: SwitchState) -> tuple[str, ...]:
 def find_effects(
     system: str, actual: SwitchState, target: SwitchState
 ) -> Mapping[Difference, Effect]:
-    """The changes that running traffic notices; a port that is down or an idle manager has none."""
+    """The changes that running traffic notices, unless a port is down or a manager is idle."""
     is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
     idle |= {"subnet manager"} if is_off else set()
