@@ -46,10 +46,11 @@ def ensure_yaml_host(cache: Path | None = None) -> Path:
 
 
 def add_yaml_host(home: Path, program: Path) -> None:
-    """Put it into the engine's plugin cache."""
+    """Put it into the engine's plugin cache, if it is not there yet."""
     file = home / "plugins" / f"language-yaml-v{VERSION}" / PROGRAM
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.symlink_to(program)
+    if not file.is_symlink():
+        file.symlink_to(program)
 
 
 def _build(go: Path, target: Path) -> None:

@@ -159,7 +159,7 @@ def test_without_a_route_map_sonic_gets_no_route(tiers: Tiers) -> None:
         row = f"BGP_NEIGHBOR_AF|default|{port}|ipv4_unicast"
         tiers.type("leaf-01", f"{DB} HDEL '{row}' route_map_in@ route_map_out@")
     until(lambda: tiers.ways("leaf-01"), ())
-    assert tiers.peers("leaf-01") == dict.fromkeys(LEAF_UP, ("65001", "0"))
+    until(lambda: tiers.peers("leaf-01"), dict.fromkeys(LEAF_UP, ("65001", "0")))
     assert diff_states(leaf.read(), leaf.plan.desired)
     assert leaf.apply()
     is_whole(tiers)
@@ -170,19 +170,19 @@ def test_what_frr_refuses_of_sonic_is_that_line_alone(tiers: Tiers) -> None:
     tiers.type("leaf-02", f"{DB} HSET 'BGP_GLOBALS|default' router_id leaf")
     shut = f"{DB} HSET 'BGP_NEIGHBOR|default|Ethernet232' admin_status false"
     tiers.type("leaf-02", shut)
-    assert [*tiers.peers("leaf-02")] == ["Ethernet224"]
+    until(lambda: [*tiers.peers("leaf-02")], ["Ethernet224"])
     running = tiers.type("leaf-02", "show runningconfiguration bgp")
     assert "bgp router-id leaf" not in running
-    assert tiers.ways("leaf-01") == LEAF_UP
+    until(lambda: tiers.ways("leaf-01"), LEAF_UP)
     assert tiers.rooms["leaf-02"].apply()
-    assert [*tiers.peers("leaf-02")] == [*LEAF_UP]
+    until(lambda: [*tiers.peers("leaf-02")], [*LEAF_UP])
 
 
 def test_routes_reach_over_super_spines_and_one_may_be_lost(tiers: Tiers) -> None:
     is_whole(tiers)
     way = ("spine-01", "{}", "spine-02", "leaf-02")
     over = {tuple(each.format(f"super-0{n}") for each in way) for n in (1, 2)}
-    assert tiers.crossed() == over
+    until(tiers.crossed, over)
     lost = tiers.rooms["super-01"].switch
     for port in ("swp1", "swp2"):
         lost.fault(["link-down", port, "on"])
