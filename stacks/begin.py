@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from components.acceptance.evidence import ForeignSettingSeen, as_seen
@@ -15,6 +15,7 @@ from components.artefacts.registry import docker_logins
 from components.checks.site import CheckedSite
 from components.core.errors import UsageError
 from components.core.problem import Finding, render_finding
+from components.core.record import record
 from components.drift.applied import Applied
 from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.look import CLUSTER
@@ -45,7 +46,7 @@ from components.update.servers import describe_upgrades, node_versions
 Message: TypeAlias = tuple[Literal["warn", "info"], str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Orders:
     """The settings of one run, from the command line, the stack or the file."""
 
@@ -123,7 +124,7 @@ def bring_charts(
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Begun:
     """An accepted update."""
 

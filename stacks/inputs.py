@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -11,6 +11,7 @@ import pulumi
 from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage] - as `invoke` of the SDK waits
 
 from components.core.errors import UsageError
+from components.core.record import record
 
 T = TypeVar("T")
 _FIXES: Final = {
@@ -26,7 +27,7 @@ def wait_for(value: pulumi.Input[T]) -> T | None:
     return _sync_await(output.future()) if _sync_await(output.is_known()) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GivenSecrets:
     """The secrets that a program hands over, instead of the stack's configuration."""
 

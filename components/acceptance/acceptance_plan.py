@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -22,6 +22,7 @@ from components.acceptance.probes.ib_look import IbLook, plan_ib_limits, plan_ib
 from components.acceptance.probes.probe_job import HostProbe, ProbeJob
 from components.acceptance.probes.probe_plan import Budget, Way
 from components.artefacts.lock import Lock, render_lock
+from components.core.record import record
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, planned_bgp
 from components.fabric.fabric_plan import switch_endpoint
@@ -52,7 +53,7 @@ _CLASSES: Final = "scheduling.k8s.io"
 _GROUPS: Final = {"Namespace": 0, "CronJob": 3}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HopPlan:
     """One interface on the way of one direction of a probe."""
 
@@ -66,7 +67,7 @@ class HopPlan:
     """Railyard has no login to the device, and therefore cannot read its counters."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CounterSource:
     """One device whose counters are read before and after the probes that cross it."""
 
@@ -78,7 +79,7 @@ class CounterSource:
     """Of a switch with routed links: the BGP sessions to expect on them, read with the counters."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbePlan:
     """One probe: its subject, its commands and its hops."""
 
@@ -103,7 +104,7 @@ class ProbePlan:
         return self.job.objects if self.job else ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """When a probe runs, and how the gate treats a probe that did not."""
 
@@ -120,7 +121,7 @@ class Policy:
     """The scope that a person asked for, if no earlier proof of the whole counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AcceptancePlan:
     """The whole proof."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from itertools import accumulate
 from typing import Final, Literal
@@ -23,6 +23,7 @@ from components.acceptance.report import archive
 from components.acceptance.report import text as report_text
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import counted
+from components.core.record import record
 from components.core.to_json import to_json
 from components.model.sources import EvidenceStore
 from components.remote.lines import as_json, read_request, render_lines
@@ -38,7 +39,7 @@ UNASKED: Final = "nothing asks for another proof"
 """The note of the evidence step in a run without a new proof; the inputs do not include it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """The stdin of the evidence step."""
 
@@ -52,7 +53,7 @@ class Asked:
     """Digest of all repairs up to this proof."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named:
     """The stdout of the evidence step, and the stdin of the gate."""
 
@@ -171,7 +172,7 @@ def _counts(found: Mapping[str, int]) -> str:
     return ", ".join((passed, *others))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AcceptRequest:
     """The stdin that the evidence resource gives to `railyard evidence collect`."""
 

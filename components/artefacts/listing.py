@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.artefacts.naming import parse_image
@@ -11,6 +10,7 @@ from components.catalogue import upstream
 from components.catalogue.cluster_parts import Part
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
+from components.core.record import record
 from components.model import owners
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
@@ -26,7 +26,7 @@ K3S_POLICY: Final = "k3s-selinux"
 _FIRMWARE: Final = "nic-configuration-operator"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Artefact:
     """One file, chart, image or repository that the site refers to."""
 

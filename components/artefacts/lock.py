@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -23,6 +23,7 @@ from components.artefacts.naming import Manifest, digest_of, parse_image
 from components.core.errors import SpecError
 from components.core.limits import read_text
 from components.core.problem import Finding, Place, SpecPath
+from components.core.record import record
 from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen, Sha256
@@ -71,7 +72,7 @@ class LockText(Frozen):
     artefacts: tuple[Entry, ...] = Field(default=())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lock:
     """The lock of a site; empty if the site lacks a lock."""
 
@@ -172,7 +173,7 @@ def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
         draft.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bundled:
     """One artefact of a bundle."""
 
@@ -184,7 +185,7 @@ class Bundled:
     """Path in the bundle; for an image, the path of its manifest."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bundle:
     """An open bundle."""
 

@@ -9,11 +9,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from components.core.record import record
 from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.sources import Mirror, Registry, Sources
 
@@ -39,7 +40,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImageReference:
     """`registry/repository:tag@digest`, with the parts that a short name leaves out."""
 
@@ -78,7 +79,7 @@ def parse_image(name: str) -> ImageReference:
     return ImageReference(registry, repository, tag, digest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manifest:
     """One manifest, or list of manifests, byte for byte as the registry serves it."""
 

@@ -10,7 +10,7 @@ import io
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from functools import partial
 from http import HTTPStatus
@@ -36,6 +36,7 @@ from components.artefacts.web import (
 )
 from components.core.errors import Bug
 from components.core.problem import Json
+from components.core.record import record
 from components.core.templates import LOADER
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of
@@ -168,7 +169,7 @@ def _mapping(text: bytes) -> ChartValues:
     return cast("ChartValues", found) if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reach:
     """How this machine reaches a site's sources."""
 
@@ -221,7 +222,7 @@ class Reach:
         return Login(login.user, self.secrets.get(login.password.name, ""))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pinned:
     """The outcome for one artefact."""
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from components.artefacts import web
 from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Manifest
+from components.core.record import record
 from components.model.jobs import DOCKER_HUB
 
 _HUB_LOGIN: Final = "index.docker.io"
@@ -197,7 +198,7 @@ class RegistryClient:
         return self.access.login.header if self.access.login else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoundImage:
     """An image in a registry: the content behind its name now."""
 

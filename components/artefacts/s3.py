@@ -13,7 +13,7 @@ import html
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from components.artefacts.web import Access, Answer, Call, FetchError, fetch_error, open_call
+from components.core.record import record
 from components.core.templates import read_table
 
 _BY_STATUS: Final[Mapping[int, str]] = {
@@ -36,7 +37,7 @@ PAGE: Final = 1000
 _MOST_PAGES: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Keys:
     """An access key, as Amazon calls a login."""
 
@@ -62,7 +63,7 @@ def find_keys(environ: Mapping[str, str]) -> Keys | None:
     return Keys(access, secret, token) if access and secret else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bucket:
     """One bucket of one server."""
 

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from components.artefacts.naming import digest_of
 from components.core.errors import RailyardError
 from components.core.limits import Deadline, end_within, timed
+from components.core.record import record
 from components.core.templates import finding_of
 
 TIMEOUT_S: Final = 30.0
@@ -81,7 +82,7 @@ def fetch_error(address: str, row: str, **words: object) -> FetchError:
     return FetchError(address, found.what, found.fix)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Login:
     """User and password of one server."""
 
@@ -95,7 +96,7 @@ class Login:
         return f"Basic {text}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """Certificates and login for one server."""
 
@@ -172,7 +173,7 @@ def _server(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """One request."""
 

@@ -6,7 +6,6 @@ One table: each row is a place in the file, and a reason why a switch may not su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,6 +16,7 @@ from components.checks.rule import Finding, Findings, Here, Rule, at, find, plac
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
+from components.core.record import record
 from components.core.templates import typed_table
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import least_release, system_of
@@ -40,7 +40,7 @@ ALLOWED: Final = "allow-interruptions"
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Asked:
     """One setting in the file, and the switch that must support it."""
 

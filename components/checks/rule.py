@@ -1,13 +1,14 @@
 """A rule: a pure function from the spec to findings, named after its subject."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
 from components.core.judge import Judge, describe
 from components.core.problem import Finding, Place, SpecPath
+from components.core.record import record
 from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort
@@ -77,7 +78,7 @@ def named(rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     return (replace(each, rule=rule) for each in findings)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule(Judge[ClusterSpec]):
     """One rule on the file; `rule_of` makes it from a function."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -17,6 +17,7 @@ from components.checks.render import render_text
 from components.checks.rule import named
 from components.core.errors import SpecError
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, render_path
+from components.core.record import record
 from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
@@ -116,7 +117,7 @@ def _shape(text: str, names: frozenset[str]) -> str:
     return _WORD.sub(shaped, _INDEX.sub("[]", text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckedSite:
     """A site file after all rules ran."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from components.checks.rule import Finding, Findings, at, find, places
 from components.core.errors import SpecError
 from components.core.plain_text import shortened
 from components.core.problem import Place
+from components.core.record import record
 from components.model.cluster import RESERVED, ClusterSpec
 from components.model.places import list_secrets
 from components.reading.load import SETTINGS, StackSecrets
@@ -106,7 +107,7 @@ def _below(project: Path, words: str) -> str:
     return words.replace(f"{project}/", "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unpinned:
     """The artefacts without a checksum, for which `unpinned` refuses an update."""
 

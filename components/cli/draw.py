@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from components.checks.site import load_checked_site
 from components.cli.app import SitePath, option, say, write_text
 from components.core.plain_text import counted, plain_text
+from components.core.record import record
 from components.fabric.ports import port_speeds
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
@@ -56,7 +57,7 @@ _Places = Mapping[str, tuple[float, float, float]]
 """Device to the middle of its box, its upper edge, and its width."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """One box: a device, or several alike ones."""
 
@@ -79,7 +80,7 @@ class Device:
         return 14 + _LINE * (len(self.lines) + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cable:
     """One line: a cable, or several between the same two boxes."""
 

@@ -7,7 +7,6 @@ function in a module.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from components.cli.app import command_app, say
+from components.core.record import record
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
@@ -67,7 +67,7 @@ _MODULES: Final = {
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One command of the top level."""
 

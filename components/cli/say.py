@@ -18,9 +18,9 @@ INTERRUPTED: Final = 130
 _USAGE: Final = 2
 _OURS: Final = (__name__.partition(".")[0], "stacks", "lab")
 _COLOURS: Final = (
-    (re.compile(r"^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", re.MULTILINE), 31),
-    (re.compile(r"^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", re.MULTILINE), 33),
-    (re.compile(r"^PASSED\b|\bno problems\b|^  fix\b", re.MULTILINE), 32),
+    (r"(?m)^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", 31),
+    (r"(?m)^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", 33),
+    (r"(?m)^PASSED\b|\bno problems\b|^  fix\b", 32),
 )
 """The words of reports that get a colour of ECMA-48: red, yellow and green."""
 
@@ -34,7 +34,7 @@ def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -
     no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if paint and file.isatty() and not no_colour:
         for words, colour in _COLOURS:
-            shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
+            shown = re.sub(words, f"\x1b[{colour}m\\g<0>\x1b[0m", shown)
     try:
         file.write(f"{shown}\n" if nl else shown)
         file.flush()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from components.checks.site import check_config_value, load_checked_site
 from components.cli.say import say
 from components.core.errors import UsageError
 from components.core.problem import Lines
+from components.core.record import record
 from components.core.templates import fault_text
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
@@ -35,7 +36,7 @@ PREVIEW_DEADLINE_S: Final = 3600
 PREFIX: Final = "railyard:"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StackConfig:
     """The `railyard:` keys of a stack, as `pulumi config` gives them."""
 
@@ -50,7 +51,7 @@ class StackConfig:
         return {key: text for key, text in self.values.items() if key not in {"cluster", "site"}}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """One stack as its file and its state describe it, or a site file without a state."""
 

@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -32,6 +32,7 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file
 from components.core.plain_text import counted, plain_text
 from components.core.problem import DIFFERS, UNREACHABLE
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
@@ -69,7 +70,7 @@ baseline_app = command_app(
 _FILE = TypeAdapter(dict[str, SwitchState])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One statement, and all names for which it is the same."""
 
@@ -77,7 +78,7 @@ class Entry:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One part of the page."""
 
@@ -90,7 +91,7 @@ class Part:
     exit_code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Status:
     """The whole page."""
 
@@ -112,7 +113,7 @@ class Status:
         return f"{self.stack}: " + (f"look at {', '.join(bad)}" if bad else "all is well")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Look:
     """The facts of devices and cluster."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Final, Literal
 
 from pydantic import JsonValue
@@ -19,6 +19,7 @@ from components.cloud import request as requests
 from components.cloud.crusoe_api import Document
 from components.cloud.kinds import KINDS, ObjectKind
 from components.core.plain_text import instances_in, placeholder
+from components.core.record import record
 from components.core.templates import object_of
 from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb, CrusoeProvision, InstancePool
@@ -44,7 +45,7 @@ INSTANCE_CLAIMS: Final = "cloud-instance-claims"
 Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloudObject:
     """One object and its step. Texts may have placeholders for ids that other steps print."""
 
@@ -63,7 +64,7 @@ class CloudObject:
         return (*self.fixed, f"generation={self.generation}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImagePin:
     """One step that resolves a tag once."""
 
@@ -71,7 +72,7 @@ class ImagePin:
     image: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstancePlan:
     """One instance: the step that waits for it, and its requirements."""
 
@@ -84,7 +85,7 @@ class InstancePlan:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloudPlan:
     """Everything that a site makes in the cloud."""
 
@@ -241,7 +242,7 @@ def _known_settings(item: CloudObject) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloudCall:
     """One step: its command, its input, and the steps that it waits for."""
 

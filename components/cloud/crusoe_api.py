@@ -15,7 +15,6 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from threading import Event
@@ -28,6 +27,7 @@ from urllib3.exceptions import HTTPError
 
 from components.core import limits
 from components.core.errors import DeviceError, UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 
 Query = Sequence[tuple[str, str]]
@@ -112,7 +112,7 @@ class Deadline:
         self._pause_s = min(2 * self._pause_s, self._poll_s)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Patience:
     """How long to wait for the API, in seconds."""
 

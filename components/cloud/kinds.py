@@ -7,13 +7,13 @@ adoption, repair and drift.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import JsonValue
 
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Document
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.core.templates import fault_text
 
 ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "instance"]
@@ -27,7 +27,7 @@ An object is gone only if a list lacks it as well.
 Settings = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """One object that exists."""
 
@@ -36,7 +36,7 @@ class Item:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind:
     """How to reach and compare the objects of one kind."""
 

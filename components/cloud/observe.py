@@ -7,7 +7,7 @@ other answer makes the object "not observed", and no decision follows from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from components.cloud import kinds
 from components.cloud import request as requests
@@ -16,6 +16,7 @@ from components.cloud.crusoe_api import CloudError, Patience
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
+from components.core.record import record
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 
@@ -23,7 +24,7 @@ OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
 """A preview waits for these reads, so each is tried only three times within seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gone:
     """The stack made the object, and it no longer exists."""
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar, cast
 
 from pydantic import JsonValue
@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.remote.lines import read_request
 from components.remote.one_run import hold_lock
@@ -30,7 +31,7 @@ Printed = Mapping[str, str]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloudApi:
     """The address of the API, and the names of the secrets that open it."""
 
@@ -41,7 +42,7 @@ class CloudApi:
     secret_key: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ObjectRequest:
     """One object: `ensure` and `remove`."""
 
@@ -58,7 +59,7 @@ class ObjectRequest:
     """Why this step runs although the plan is the same; only shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadyRequest:
     """One instance to wait for: `await`."""
 
@@ -76,7 +77,7 @@ class ReadyRequest:
     repair: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImageRequest:
     """One image whose tag is resolved: `image`."""
 
@@ -84,7 +85,7 @@ class ImageRequest:
     image: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """One planned object: `preflight` claims it, and `sweep` finds it again."""
 
@@ -94,7 +95,7 @@ class Claim:
     """Settings that prove the object is this stack's; only those known before it is made."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PreflightRequest:
     """The planned objects before any exists: `preflight`, `claim` and `sweep`."""
 

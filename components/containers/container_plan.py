@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from string import Template
@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
+from components.core.record import record
 from components.drift.device_drift import Watched
 from components.jobs.templates import find_hcas, job_environment, job_script
 from components.model.cluster import ClusterSpec
@@ -225,7 +226,7 @@ def _containers_call(verb: Verb, **arguments: str) -> tools.ToolCall:
     return tools.ToolCall(containers_tool(), verb, words)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPayload:
     """One worker: its secrets, then its container."""
 
@@ -234,7 +235,7 @@ class HostPayload:
     container: RemoteStep
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PayloadPlan:
     """The containers of all workers. Order: secrets, then the image, then the containers."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple
 from enum import IntEnum
 from typing import Literal
 
 from components.core.plain_text import one_line
+from components.core.record import record
 
 ABSENT = "absent"
 
@@ -39,7 +40,7 @@ class Effect(IntEnum):
         return self >= Effect.TRAFFIC
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record
 class Difference:
     """A setting whose actual value differs from the wanted one; reports in JSON have its fields."""
 
@@ -55,6 +56,10 @@ class Difference:
         """The words of previews, drift reports and repair notes, which the engine prints too."""
         return one_line(f"{self.setting} of {self.where} is {self.actual}, want {self.desired}")
 
+    def __lt__(self, other: Difference) -> bool:
+        """Sort by place, then by setting."""
+        return astuple(self) < astuple(other)
+
 
 def diff_settings(
     actual: Mapping[tuple[str, str], str], desired: Mapping[tuple[str, str], str]
@@ -67,7 +72,7 @@ def diff_settings(
     return tuple(Difference(*key, actual.get(key, ABSENT), desired[key]) for key in moved)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoutingFault:
     """A routed link of a switch whose BGP differs from the file or is unknown."""
 
@@ -86,7 +91,7 @@ class RoutingFault:
         return one_line(f"{self.where}: {self.what}; next: {self.fix}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record
 class ForeignSetting:
     """One setting outside the plan that harms its traffic, as read from a device."""
 
@@ -98,6 +103,10 @@ class ForeignSetting:
     """The harm, and the traffic that suffers it: `losslessness of priority 3`."""
     fix: str
     """How to correct it on the device, in its own words, or in the file."""
+
+    def __lt__(self, other: ForeignSetting) -> bool:
+        """Sort by kind, then by place."""
+        return (self.kind, self.found) < (other.kind, other.found)
 
     @property
     def setting(self) -> str:

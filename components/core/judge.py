@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from components.core.problem import Finding
+from components.core.record import record
 
 When: TypeAlias = Literal["check", "preflight", "update"]
 Subject = TypeVar("Subject")
@@ -15,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 _NEEDS = "__needs__"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judge(Generic[Subject]):
     """One judge of a site, or of the situation of an update."""
 

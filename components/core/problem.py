@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Final, Literal, TypeAlias
+
+from components.core.record import record
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value as a YAML or JSON file holds it."""
@@ -44,7 +46,7 @@ def render_path(path: SpecPath) -> str:
     return text or "the site"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """One value of the file that a problem is about."""
 
@@ -59,7 +61,7 @@ class Place:
     """Its path in the file, if a template or a range of hosts brought it to `path`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One thing that is wrong: the fault, its places or its device, and how to fix it.
 
@@ -105,7 +107,7 @@ def refusal(rule: str, what: str, where: str | Place, fix: str, device: str = ""
     return Finding(what, (place,), fix, rule=rule, device=device)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spot:
     """The line of one value, and the lines of the values inside it.
 
@@ -136,7 +138,7 @@ class Spot:
         return Spot(self.line, rows, self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lines:
     """The line of each value of one file."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 from pydantic import BaseModel, Field
 
 from components.core.difference import Effect
+from components.core.record import record
 
 ValueT = TypeVar("ValueT")
 Kind = Literal["one", "own", "shared", "name", "kept"]
@@ -69,7 +70,7 @@ def always(word: str) -> Callable[[object], str]:
     return lambda _: word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Impact:
     """How a change of a setting affects running traffic."""
 
@@ -110,7 +111,7 @@ class Setting:
     """Return the entries of a list; for a word such as `all`, the entries that it means."""
     puts_back: bool = True
     """Whether an undo sets it; else the words under `native` bring it back."""
-    does: Impact = Impact()
+    does: Impact = field(default=Impact())
     """How a change affects traffic; if unknown, it counts as `link`."""
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import AddressValueError, IPv4Interface, IPv4Network
 from typing import Final, TypeAlias
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
 from components.core.problem import Finding, Json, Place, SpecPath, render_path
+from components.core.record import record
 from components.core.templates import fault_text
 from components.hosts.look import (
     CardFact,
@@ -61,7 +62,7 @@ def _shown(value: Json) -> str:
     return show_value(value)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proposal:
     """Proposed additions for one host, and its differences from the file."""
 
@@ -229,7 +230,7 @@ def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> I
             yield fault_text(__file__, row, gpu=pair.gpu, unknown=unknown)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SiteRails:
     """The site's rails and the devices cabled to them."""
 

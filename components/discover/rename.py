@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +18,7 @@ from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded
 from components.core.errors import SpecError, UsageError
 from components.core.problem import Json, SpecPath
+from components.core.record import record
 from components.core.templates import fault_text
 from components.discover.site_file import SiteFile
 from components.discover.yaml_edit import Insert, Written, YamlText, apply_inserts
@@ -59,7 +60,7 @@ _TYPES: Final[Mapping[Kind, TypeAdapter[str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rename:
     """The requested new name."""
 
@@ -68,7 +69,7 @@ class Rename:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renaming:
     """The file after the renaming."""
 

@@ -6,12 +6,13 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, finding_json, render_path, rows_of
+from components.core.record import record
 from components.core.templates import fault_text
 from components.discover.propose import Keys, Proposal, card_name, propose, site_rails
 from components.discover.site_file import (
@@ -41,7 +42,7 @@ LOOK_DEADLINE_S: Final = 60.0
 """Seconds for one host: the script is short, but product data of a card may take long."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """One host that was read."""
 
@@ -49,7 +50,7 @@ class Found:
     proposal: Proposal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The outcome for all hosts that were asked for."""
 

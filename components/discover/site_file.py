@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -17,6 +17,7 @@ from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath, render_path
+from components.core.record import record
 from components.core.templates import fault_text
 from components.discover.propose import Keys, Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
@@ -43,7 +44,7 @@ _PORT: Final = 22
 _SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SiteFile:
     """One file as text and as plain data."""
 
@@ -189,7 +190,7 @@ def diff_texts(file: SiteFile, text: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """One host to read."""
 

@@ -7,7 +7,7 @@ new text goes between them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from ruamel.yaml import YAML
@@ -15,6 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.yaml_lines import block, flow, item
 
@@ -36,7 +37,7 @@ class Node(Protocol):
     style: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Insert:
     """Text to insert at one place."""
 
@@ -46,7 +47,7 @@ class Insert:
     """Number of characters to replace after that place."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """One text of the file: a value or a key."""
 

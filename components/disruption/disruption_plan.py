@@ -11,13 +11,14 @@ upgrades (lab/sources.md#k3s).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import shortened
 from components.core.problem import Finding, Place
+from components.core.record import record
 from components.core.templates import finding_of
 from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
@@ -42,7 +43,7 @@ _SHOWN: Final = 8
 """Most nodes that a refusal lists."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostRebootStep:
     """A step that reads a host, and may reboot it."""
 
@@ -68,7 +69,7 @@ class HostRebootStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RebootGroup:
     """Hosts that may be out of service together; the next group waits for all."""
 
@@ -168,7 +169,7 @@ def plan_reboots(
     return tuple(groups)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UpgradeStep:
     """The upgrade of one node."""
 
@@ -184,7 +185,7 @@ class UpgradeStep:
         return f"{self.request.name}{UPGRADE_SUFFIX}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UpgradeGroup:
     """Nodes that may be out of service together; the next group waits for all."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import finding_of
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
 from components.disruption.leave_plan import denied
@@ -32,7 +32,7 @@ _RELOADS: Final = "reboots unless the modules can be reloaded"
 _OWN: Final = re.compile(rf"{WAITS}\d+: .*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     """Changes that wait on a host."""
 
@@ -100,7 +100,7 @@ def _setting_words(key: str, value: str) -> str:
     return " ".join(part for part in (kind, rest, setting, value) if part)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Departure:
     """One host that will leave service."""
 

@@ -8,12 +8,13 @@ before the worker is drained. A state has the step from the first departure on. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
 from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
+from components.core.record import record
 from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied
@@ -30,7 +31,7 @@ FIELD: Final = "leave"
 """The key for `PortsLeave` in a switch's request."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodesLeave:
     """The request on stdin."""
 
@@ -58,7 +59,7 @@ def parse_leave(text: str) -> NodesLeave:
     return read_request(NodesLeave, text, "request to drain nodes that leave")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DepartureStep:
     """The nodes that leave in this update."""
 
@@ -141,7 +142,7 @@ def denied(what: str, device: str, undo: str = "take the change back") -> Findin
     return refusal("disruption", what, Place(("disruption", "reboots"), "deny"), fix, device)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortsLeave:
     """The nodes behind the ports of one switch, and how they leave."""
 

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 
 from pydantic import JsonValue
 
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.project.split_state import WITH_OUTPUTS
 from components.remote.sending import read_records, split_parts
@@ -29,7 +30,7 @@ SEALED: Final = "4dabf18193072939515e22adb298388d"
 """The engine's key of an envelope around a secret (sdk/go/common/resource/sig)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AppliedStep:
     """One command resource as the state recorded it."""
 

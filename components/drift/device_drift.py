@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from components.core.difference import Difference, ForeignSetting, RoutingFault
@@ -16,6 +16,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
 from components.core.problem import DIFFERS, Finding, Severity, exit_code
+from components.core.record import record
 from components.core.settings import overlay
 from components.core.templates import read_table
 from components.drift.applied import Applied
@@ -28,7 +29,7 @@ _LACKING: Final = "missing or altered on the host; `pulumi up` sends it again"
 _OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Watched:
     """A step, its settings, and the script that reads them back.
 
@@ -63,7 +64,7 @@ class Watched:
         return HostState({key: value for key, value in values.items() if key not in left_out})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unreachable:
     """A device that could not be read, and the reason."""
 
@@ -72,7 +73,7 @@ class Unreachable:
     """The device showed another host key than the pinned one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacementFault:
     """A card or a GPU in another place than the file says."""
 
@@ -82,7 +83,7 @@ class PlacementFault:
     """No update may start while this lasts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceDrift:
     """How one device differs from its last applied settings, and whether the file edits it."""
 

@@ -16,6 +16,7 @@ from textwrap import shorten
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.fabric import edit as edits
 from components.fabric import moves
@@ -51,7 +52,7 @@ OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
 """The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """The subject of a judge: which text, and whether it applied or saved."""
 
@@ -60,7 +61,7 @@ class Judged:
     kind: Literal["apply", "save"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SwitchRequest:
     """The request on stdin."""
 

@@ -10,13 +10,14 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference, Effect, ForeignSetting, RoutingFault
 from components.core.plain_text import counted
+from components.core.record import record
 from components.core.settings import asked
 from components.core.templates import fault_text
 from components.drift.applied import Applied, AppliedStep
@@ -99,7 +100,7 @@ def pack_baseline(text: str) -> str:
     return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """The common input of a step, its preview and its refusal."""
 

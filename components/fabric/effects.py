@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import Any, Final, get_args
@@ -16,6 +15,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, Effect, diff_settings
+from components.core.record import record
 from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
@@ -27,7 +27,7 @@ _SHORTEST_RUN = 3
 """Fewer neighbouring ports are written one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One setting, as its field in `state.py` declares it."""
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
+from components.core.record import record
 from components.core.templates import fault_text, reader_of
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.parts import Identity, fold_ports
@@ -153,7 +154,7 @@ def describe_moves(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """The result of an exchange."""
 
@@ -246,7 +247,7 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
     return DeviceError(fault_text(__file__, "unreadable", where=where, error=error, lines=text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SwitchEvidence:
     """The result of an apply or a restore, printed on stdout."""
 

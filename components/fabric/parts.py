@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from components.core.difference import Effect
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
 from components.core.templates import fault_text
 
@@ -248,7 +249,7 @@ def spread_ports(state: object) -> object:
     return {**document, "ports": {name: {**common, **port} for name, port in named.items()}}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Identity:
     """The answers of a switch; empty if it gave no answer that we can read."""
 
@@ -264,7 +265,7 @@ class Identity:
     """The stacks that manage it, as it says itself; never recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """One value in the answer to one command."""
 
@@ -278,7 +279,7 @@ class Field:
         return found[1].strip() if found else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IdentityQuestions:
     """How one system is asked. No line changes a setting."""
 

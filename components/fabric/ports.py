@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.switches.switch_model import Split
+from components.core.record import record
 from components.core.templates import fault_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
@@ -128,7 +128,7 @@ def with_repairs(
     return state.model_copy(update={"ports": ports})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortSplit:
     """One split port."""
 

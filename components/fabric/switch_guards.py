@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.core.difference import Difference, ForeignSetting
+from components.core.record import record
 from components.core.settings import plain
 from components.core.templates import read_table
 from components.fabric.effects import collapse
@@ -63,7 +63,7 @@ def with_guarded_settings(asked: SwitchState) -> SwitchState:
     return asked.model_copy(update=more | {"ports": ports})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Case:
     """One port, or the switch, as a rule sees it."""
 
@@ -77,7 +77,7 @@ class _Case:
     """Nothing was ever applied to the port."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Hit:
     setting: str
     actual: str
@@ -192,7 +192,7 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Look:
     """One look at a switch, and what its settings are held against."""
 

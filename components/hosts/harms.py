@@ -11,12 +11,12 @@ Sources of every harmless value: sources.md#host-guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Final, TypeAlias
 
 from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import HostState, split_key
+from components.core.record import record
 from components.hosts.settings import CARD_SYSCTLS, below, conf_name, routed_cards
 from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY
@@ -55,7 +55,7 @@ SYSCTL_HARMS: Final[Mapping[str, Mapping[int, str]]] = {
 value and that of `all` counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GuardedCard:
     """The facts of a card's plan by which the rules judge other settings."""
 
@@ -67,7 +67,7 @@ class GuardedCard:
     """VFs whose settings the card has: 0 in switchdev mode."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guarded:
     """The facts of a host's plan by which the rules judge other settings."""
 
@@ -153,7 +153,7 @@ def repaired_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return settings
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SeenCard:
     """A card's plan, and its settings as far as they are known."""
 
@@ -295,7 +295,7 @@ CARD_RULES: Final[Mapping[str, Callable[[SeenCard], Iterator[Harm]]]] = {
 """Kind of a card's settings outside the plan to the check of those that harm our traffic."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VfRule:
     """A setting of VFs outside the plan: how to read it, and which values harm our traffic."""
 

@@ -6,12 +6,13 @@ Everything is decided here and in the modules of its topics; the scripts only co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from components.artefacts.resolve import sent_files
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
+from components.core.record import record
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
 from components.hosts import software
@@ -80,7 +81,7 @@ def _runs_gpus(spec: ClusterSpec, host: Host) -> bool:
     return ours and host.gpus > 0 and host.role != "balancer"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPlan:
     """One host: its wanted state, and the steps that establish it."""
 

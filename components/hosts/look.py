@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final
 
+from components.core.record import record
 from components.core.templates import fault_text
 from components.drift.device_drift import PlacementFault
 from components.model.cluster import ClusterSpec
@@ -41,7 +42,7 @@ _ONE_SWITCH: Final = 1
 """Bridges below the common one: only a switch chip's downstream port."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PciFunction:
     """One PCI function and its place in the tree."""
 
@@ -54,7 +55,7 @@ class PciFunction:
     """From the host bridge (`pci0000:00`) over the bridges to the function."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkFact:
     """A PCIe link: GT/s of a lane, and lanes; None if unknown, as in many virtual machines."""
 
@@ -62,7 +63,7 @@ class LinkFact:
     width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CardFact(PciFunction):
     """One PF of an RDMA card."""
 
@@ -114,7 +115,7 @@ class CardFact(PciFunction):
         return LinkFact(min(speeds, default=None), min(widths, default=None))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostLook:
     """The result of one read of a host, sorted by PCI address."""
 
@@ -257,7 +258,7 @@ def without_node(*functions: PciFunction) -> str:
     return " and ".join(each.pci for each in functions if each.numa is None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """A GPU and its card."""
 
@@ -318,7 +319,7 @@ _FAR: Final = (Distance.NODE, Distance.SYS)
 (the legend of `nvidia-smi topo -m`; NCCL's NCCL_NET_GDR_LEVEL uses the same steps)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpectedCard:
     """One card in the file; None if the file does not set a value."""
 
@@ -339,7 +340,7 @@ class ExpectedCard:
         return f"the card at {self.pci} ({self.netdev}, {self.rail})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Placement:
     """The cards and GPUs that a host must have."""
 

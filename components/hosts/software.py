@@ -6,12 +6,12 @@ Drivers come from a package or a repository, or already exist on the host.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.catalogue.cards import IB_PORTS
 from components.catalogue.operator_versions import parse_driver_version
 from components.core.key_values import HostState
+from components.core.record import record
 from components.hosts.keys.ask import find_row
 from components.hosts.settings import below
 from components.model.cards import DriverPackage, DriverRepository, Firmware, HcaPf
@@ -175,7 +175,7 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     return asked.num_of_vfs or max(needed)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PendingBoot:
     """One firmware setting that a card adopts at its next start."""
 

@@ -9,7 +9,7 @@ words that the scripts resolve: `gpu_pci_id` belongs to the `pciPassthruN` that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import Final, Literal, get_args
@@ -18,6 +18,7 @@ from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Finding, Place
+from components.core.record import record
 from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched
@@ -43,7 +44,7 @@ _AT_BOOT: Final = ("runtime", "current_owner")
 """Settings that take effect only at a boot of the hypervisor."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guest:
     """One virtual machine, and how to reach its operating system."""
 
@@ -52,7 +53,7 @@ class Guest:
     """PCI addresses, as the guest numbers them, of cards whose firmware may wait for a boot."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RebootRequest:
     """The stdin of one reboot step."""
 
@@ -107,7 +108,7 @@ def hypervisor_call(verb: Verb) -> ToolCall:
     return ToolCall(hypervisor_tool(), verb)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RebootStep:
     """One check of a hypervisor, which reboots it if a setting waits for a boot."""
 
@@ -131,7 +132,7 @@ class RebootStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HypervisorPlan:
     """One hypervisor: its wanted state, and the steps that reach it."""
 

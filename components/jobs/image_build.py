@@ -10,12 +10,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
+from components.core.record import record
 from components.core.templates import read_table
 from components.model.jobs import registry_of
 from components.model.units import is_floating
@@ -60,7 +60,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuildRoom:
     """Runs a builder and passes on its output."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 import yaml
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
+from components.core.record import record
 from components.core.to_json import HIDDEN
 from components.jobs import templates
 from components.jobs.templates import RUN, JsonObject, env_list, job_script, make
@@ -244,7 +245,7 @@ def _each(condition: str, path: str, value: str) -> str:
     return f"object.spec.containers.transformList(i, c, {condition}, {patch})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobsPlan:
     """The MPI operator, the sample jobs of the file, and the objects of `watch`."""
 
@@ -283,7 +284,7 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MpiWorkers:
     """The workers of an MPIJob."""
 

@@ -19,10 +19,10 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from components.core.errors import SpecError
-from components.core.templates import object_of
+from components.core.templates import object_of, reader_of
 from components.kubernetes.manifest import Body, map_at
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Programs
@@ -39,7 +39,6 @@ _DIGITS: Final = 10
 """Room for the number of a run."""
 _HASH: Final = 8
 """Hexadecimal digits that keep shortened names apart."""
-_BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
 PART_OF: Final = "app.kubernetes.io/part-of"
 ACCEPTANCE: Final = "railyard-acceptance"
@@ -114,7 +113,7 @@ def outside_meshes(template: JsonObject) -> JsonObject:
 
 def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
     """The objects of one run: every name carries the run's number."""
-    return _BODIES.validate_json(json.dumps([*objects]).replace(RUN, str(run)))
+    return reader_of(list[Body]).validate_json(json.dumps([*objects]).replace(RUN, str(run)))
 
 
 def make_metadata(spec: ClusterSpec, name: str, **labels: JsonValue) -> JsonObject:

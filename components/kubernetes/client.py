@@ -22,7 +22,6 @@ import subprocess
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -35,6 +34,7 @@ import yaml
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.core.limits import LOG_BYTES, Deadline, end_within, read_all, timed
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.kubeconfig import POD_ACCESS, choose_context, render_kubeconfig
@@ -116,7 +116,7 @@ def _ask(server: Server, run: Run) -> str:
     return answer.stdout
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """An answer of the API."""
 
@@ -190,7 +190,7 @@ class KubernetesCalls:
         return Answer(int(answer.status), data.decode(errors="replace"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeaveRequest:
     """The request on stdin."""
 

@@ -11,14 +11,15 @@ import copy
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, TypeAlias, cast
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from components.artefacts.naming import registry_host
 from components.artefacts.resolve import PULL_SECRET
+from components.core.record import record
+from components.core.templates import reader_of
 from components.model.cluster import ClusterSpec
 
 Body: TypeAlias = dict[str, JsonValue]
@@ -46,10 +47,9 @@ _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 LOGIN_HOLE: Final = "railyard:registry-login"
 """Replaces the value, which is filled in when the object is made."""
 LOGIN_DATA: Final = {".dockerconfigjson": LOGIN_HOLE}
-_BODIES: Final = TypeAdapter(list[Body])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manifest:
     """One object, and its place in the order."""
 
@@ -165,7 +165,7 @@ def pulling(spec: ClusterSpec, body: Body) -> Body:
     return changed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegistryAccount:
     """The account for pulls, without the password."""
 
@@ -206,4 +206,4 @@ def login_value(account: RegistryAccount, password: str) -> str:
 def load_vendored(package: str, name: str) -> list[Body]:
     """Read the objects of one packed release: a file below the `vendor` folder of a room."""
     packed = resources.files(package).joinpath("vendor", name).read_bytes()
-    return _BODIES.validate_json(gzip.decompress(packed))
+    return reader_of(list[Body]).validate_json(gzip.decompress(packed))

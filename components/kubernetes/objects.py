@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pulumi
 
+from components.core.record import record
 from components.kubernetes.client import KEEP, LEAVE, STEP, LeaveRequest
 from components.kubernetes.manifest import AGAIN, HELD, LOGIN_DATA, Manifest, outlives, repaired
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan
@@ -19,7 +20,7 @@ MANY: Final = 20
 """From this number of names in the state, a gate takes less space: it costs some six names."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterAccess:
     """Kubernetes answers; `kubeconfig` contains the address that reaches it from here."""
 
@@ -42,7 +43,7 @@ class ClusterAccess:
         return pulumi.ResourceOptions.merge(opts, own)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Ready:
     gate: pulumi.Resource
     access: ClusterAccess

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeVar, cast
@@ -10,6 +9,7 @@ from typing import Final, TypeVar, cast
 from components.catalogue.switches import find_plain
 from components.catalogue.switches.switch_model import SwitchModel
 from components.core.problem import SpecPath
+from components.core.record import record
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi, Hypervisor
@@ -105,7 +105,7 @@ def with_jump_hosts(spec: ClusterSpec) -> ClusterSpec:
     return spec.model_copy(update=update)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RailSubnet:
     """One subnet of a rail, whose machines reach each other without a router."""
 
@@ -215,7 +215,7 @@ def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
     return RailSubnet(rail.name, leaf, found.subnet, found.gateway) if found else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IbSwitch:
     """One InfiniBand switch: its place in the file, its model, and the other end of each port."""
 

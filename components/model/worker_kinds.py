@@ -9,12 +9,12 @@ addresses and host key, are holes (`components/core/plain_text.py`).
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.environments import InstanceType, find_type
 from components.core.plain_text import placeholder
 from components.core.problem import SpecPath
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.model.environments import CrusoeProvision, InstancePool
 from components.model.fabric import Rail
@@ -78,7 +78,7 @@ def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
     return (*place, pools[number][0]) if isinstance(number, int) else place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerKind:
     """Workers that one job can run on together."""
 
@@ -171,7 +171,7 @@ def speed_classes(spec: ClusterSpec, rail: Rail) -> Mapping[int, tuple[Host, ...
     return {speed: tuple(hosts) for speed, hosts in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RailPair:
     """Two workers of one rail between which a test is run."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, cast
 
 import pulumi
 from pulumi.runtime import rpc
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
+from components.core.record import record
 from components.kubernetes.objects import (
     ClusterAccess,
     GpuReady,
@@ -25,7 +25,7 @@ _UNKNOWN: Final = cast("str", rpc.UNKNOWN)
 """A value known only in an update; the plugin reads no chart if a Release contains one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Repairs:
     """How differences within a Helm release are repaired."""
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from components.artefacts.resolve import merged
 from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
+from components.core.record import record
 from components.core.templates import fault_text, object_of
 from components.hosts.keys.ask import find_row
 from components.hosts.software import asked_settings
@@ -94,7 +95,7 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return labels
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChartPlan:
     """One Helm release."""
 
@@ -109,7 +110,7 @@ class ChartPlan:
     """The chart is not on this machine and must not be fetched: a preview skips it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperatorsPlan:
     """All operators, the objects they need before them, and the gates after them."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
@@ -34,7 +34,7 @@ _PAUSE_S: Final = 0.5
 _FIRST_ERROR: Final = 400
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestoreRequest:
     """The request on stdin."""
 

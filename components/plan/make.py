@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal, get_args
 
 from components.acceptance import acceptance_plan
@@ -14,6 +14,7 @@ from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption import disruption_plan as disruption
@@ -83,7 +84,7 @@ def foreign_fabric(spec: ClusterSpec) -> Iterator[str]:
     yield fault_text(__file__, "foreign-dcbx")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftByDestroy:
     """Settings of a site that remain after `destroy`, or until a restart."""
 
@@ -95,7 +96,7 @@ class LeftByDestroy:
     """Our definitions and namespaces in an existing cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterPlan:
     """Everything that `pulumi up` will do: no secrets, no unknowns, no Pulumi."""
 

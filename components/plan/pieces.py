@@ -7,11 +7,12 @@ site's own stack.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, get_args
 
 from components.artefacts.lock import Lock
 from components.core.errors import UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts
@@ -24,7 +25,7 @@ STAGES: Final = ("fabric", "hosts", "reboots")
 PAGE: Final = "docs/howto/several-stacks.md"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """One stack of a split site."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
 import yaml
 
 from components.cloud.cloud_plan import list_calls
+from components.core.record import record
 from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
@@ -81,7 +81,7 @@ def _runs(names: Sequence[str]) -> Iterator[str]:
         run.append(name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """One part of a plan."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from components.core.errors import UsageError
+from components.core.record import record
 from components.core.to_json import beyond, flatten, to_json
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, scripts_of
@@ -26,7 +26,7 @@ _PARTS: Final = {"fabric": "switches", "containers": "payload", "pod-network": "
 _SCRIPTS: Final = frozenset({"apply", "undo", "save"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """The selected part of a plan."""
 

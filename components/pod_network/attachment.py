@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import SpecError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -27,7 +27,7 @@ GPU: Final = "nvidia.com/gpu"
 MELLANOX: Final = "15b3"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodAttachment:
     """The parts of a pod with RDMA besides its containers; without GPUs."""
 

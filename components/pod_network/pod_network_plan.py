@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from components.core.errors import SpecError
+from components.core.record import record
 from components.kubernetes import manifest
 from components.model import owners
 from components.model.cluster import ClusterSpec
@@ -58,7 +58,7 @@ def _pool_files(spec: ClusterSpec) -> tuple[manifest.Body, manifest.Body] | None
     return parts.config_map(config, data, immutable=True), writer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodNetworkPlan:
     """The objects of the pod network in their order: definitions, DaemonSets, attachments."""
 

@@ -8,12 +8,12 @@ Sources: README, `ippool_validate.go` and the allocator of nvidia-k8s-ipam v0.4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
+from components.core.record import record
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -36,7 +36,7 @@ _SPARE: Final = 2
 reserved, and ended pods release theirs only after the next pods have started."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pool:
     """The addresses of one rail, or of one leaf on it."""
 

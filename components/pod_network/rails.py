@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, summarize_address_range
 
+from components.core.record import record
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -42,7 +43,7 @@ class Kept:
         return tuple(str(each) for each in summarize_address_range(*ends))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pool:
     """The addresses of pods in one subnet of a rail."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -23,6 +22,7 @@ from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import has_placeholder
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import read_table
 from components.model.cluster import ClusterSpec
 from components.model.sources import EvidenceStore, Registry
@@ -37,7 +37,7 @@ _IMAGES: Final = {"200": "", "401": "private-image", "403": "private-image", "40
 """A registry's answer to the finding."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Artefact:
     """One file or image that hosts download, already have, or pull."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 from components.catalogue import upstream
 from components.catalogue.environments import FIRST_ATS, parse_release
 from components.core.problem import Finding, Severity
+from components.core.record import record
 from components.core.templates import read_table
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
@@ -60,7 +60,7 @@ _ABSENT: Final = (
 """Pattern of a key that the hypervisor lacks, and the finding."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostAnswers:
     """One host's answers, and their time."""
 
@@ -70,7 +70,7 @@ class HostAnswers:
     answered_at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Case:
     wants: HostWants
     answers: HostAnswers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from html import escape
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted, shortened
 from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
+from components.core.record import record
 from components.core.templates import finding_of
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
@@ -36,7 +37,7 @@ def lack(device: str, row: str, actual: str, /, **words: object) -> Finding:
     return finding_of(__file__, row, device=device, actual=actual, **words)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Neighbors:
     """BGP neighbours of one routed switch."""
 
@@ -57,7 +58,7 @@ class Neighbors:
         return "; ".join(filter(None, (words, self.note or down)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Preflight:
     """The results of one preflight."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from components.artefacts.lock import Lock
 from components.catalogue.cluster_parts import CniPaths
 from components.core.plain_text import has_placeholder
+from components.core.record import record
 from components.core.templates import read_table
 from components.kubernetes.kubespray.wanted import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
@@ -40,7 +40,7 @@ CONTROLLER_PORTS: Final = (10257, 10259)
 """Controller manager and scheduler, which kubeadm runs as separate pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tool:
     """A program that a step calls."""
 
@@ -50,7 +50,7 @@ class Tool:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostWants:
     """One host's requirements, and the questions to it."""
 

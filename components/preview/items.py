@@ -19,6 +19,7 @@ from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
 from components.core.plain_text import has_placeholder, matches
 from components.core.problem import render_path
+from components.core.record import record
 from components.drift.applied import RELEASE, SEALED
 from components.drift.device_drift import RUN_PARAMETERS
 from components.fabric.edit import MARKS
@@ -68,7 +69,7 @@ _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"
 _QUIET: Final = frozenset({"same", "refresh", "read"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """One resource with settings that a reviewer decides about."""
 
@@ -148,7 +149,7 @@ class Moved:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """One subject, added, changed or removed."""
 
@@ -291,7 +292,7 @@ def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:
         yield name, Item(kind, device, settings_of_text(stdin))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class News:
     """The engine's messages about devices and the cluster, without edits of the file."""
 

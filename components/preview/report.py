@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import accumulate
 from typing import Final
 
 from components.core.plain_text import code_block, code_span, counted, indented, one_line
+from components.core.record import record
 from components.fabric.effects import group_settings
 from components.preview.items import Change, Kind, group_changes
 
@@ -30,7 +31,7 @@ _REPAIRS: Final = "Repairs of drift, not of the file:"
 _NOTHING: Final = "Nothing would change."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Preview:
     """The effects of a change to the file on one stack."""
 

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final, cast
@@ -22,6 +21,7 @@ import yaml
 from components.core.errors import UsageError
 from components.core.plain_text import shortened
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
 from components.project import lab_marks
@@ -50,7 +50,7 @@ backend: two checkpoints a resource, each with its copy, of states of 6.5 KiB fo
 _GIB: Final = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plugin:
     """One required plugin, and the program that the engine would run for it."""
 
@@ -65,7 +65,7 @@ class Plugin:
         return f"pulumi plugin install resource {self.name} v{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Engine:
     """The parts of Pulumi on this machine."""
 

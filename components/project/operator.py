@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ import yaml
 from components.catalogue.operator_versions import parse_numbers
 from components.core.errors import UsageError
 from components.core.limits import FILE_BYTES, run_within
+from components.core.record import record
 from components.core.templates import fault_text
 
 OLDEST: Final = "2.8.0"
@@ -43,7 +43,7 @@ _GIT_DEADLINE_S: Final = 30
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """A project at one commit of a git repository that the operator can fetch."""
 
@@ -55,7 +55,7 @@ class Source:
     """Key of the Secret for the login; empty for a public repository."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperatorStack:
     """One stack of the site."""
 
@@ -69,7 +69,7 @@ class OperatorStack:
     """Stacks that must succeed first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Export:
     """Everything that the Stack objects of a site have in common."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Final, TypeAlias, cast
+
+from components.core.record import record
 
 Record: TypeAlias = dict[str, Any]
 """One resource of a state, as `pulumi stack export` writes it."""
@@ -25,7 +26,7 @@ _LISTS: Final = ("dependencies", "replaceWith")
 _SINGLE: Final = ("deletedWith", "viewOf")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """The records that one stack gets."""
 
@@ -94,20 +95,20 @@ def join_states(states: Mapping[str, State], stack: str, marks: Collection[str] 
     merged: dict[str, Record] = {}
     last: State = {}
     for name, last in states.items():
-        for record in _moved(records_of(last), name, stack):
-            known = merged.setdefault(str(record["urn"]), record)
+        for resource in _moved(records_of(last), name, stack):
+            known = merged.setdefault(str(resource["urn"]), resource)
             for key in _LISTS:
-                if both := dict.fromkeys((*(known.get(key) or ()), *(record.get(key) or ()))):
+                if both := dict.fromkeys((*(known.get(key) or ()), *(resource.get(key) or ()))):
                     known[key] = [*both]
-            if record["type"] in WITH_OUTPUTS:
-                outputs = cast("Record", record.get("outputs") or {})
+            if resource["type"] in WITH_OUTPUTS:
+                outputs = cast("Record", resource.get("outputs") or {})
                 known["outputs"] = {key: outputs[key] for key in outputs if key not in marks}
-    # The engine demands that each record follows those that it needs.
+    # The engine demands that each resource follows those that it needs.
     order = TopologicalSorter[str]()
-    for urn, record in merged.items():
-        needs = [record.get(key) or "" for key in ("parent", *_SINGLE)]
-        needs.append(str(record.get("provider") or "").rpartition("::")[0])
-        needs += (each for edges, key in _edges(record) for each in edges[key] or ())
+    for urn, resource in merged.items():
+        needs = [resource.get(key) or "" for key in ("parent", *_SINGLE)]
+        needs.append(str(resource.get("provider") or "").rpartition("::")[0])
+        needs += (each for edges, key in _edges(resource) for each in edges[key] or ())
         order.add(urn, *(each for each in needs if each in merged))
     return _with(last, (merged[urn] for urn in order.static_order()))
 
@@ -123,22 +124,22 @@ def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:
     here = {str(each["urn"]) for each in records}
     root = next((str(each["urn"]) for each in records if each["type"] == _STACK), "")
     own = copy.deepcopy(records)
-    for record in own:
-        for edges, key in _edges(record):
+    for resource in own:
+        for edges, key in _edges(resource):
             edges[key] = [urn for urn in edges[key] or () if urn in here]
         for key in _SINGLE:
-            if record.get(key) and record[key] not in here:
-                del record[key]
-        if record.get("parent") and record["parent"] not in here:
-            record["parent"] = root
+            if resource.get(key) and resource[key] not in here:
+                del resource[key]
+        if resource.get("parent") and resource["parent"] not in here:
+            resource["parent"] = root
     text = json.dumps(own)
     text = text.replace(f'"{root}"', f'"{root.removesuffix(old)}{new}"')  # it ends with the stack
     moved = text.replace(f'"urn:pulumi:{old}::', f'"urn:pulumi:{new}::')
     return json.loads(moved)
 
 
-def _edges(record: Record) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each list of URNs as its place: the record or its map of properties, and the key."""
-    yield from ((record, key) for key in _LISTS if record.get(key))
-    properties: dict[str, Any] = record.get("propertyDependencies") or {}
+def _edges(resource: Record) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each list of URNs as its place: the resource or its map of properties, and the key."""
+    yield from ((resource, key) for key in _LISTS if resource.get(key))
+    properties: dict[str, Any] = resource.get("propertyDependencies") or {}
     yield from ((properties, key) for key in properties)

@@ -10,11 +10,11 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from components.core.plain_text import shortened
+from components.core.record import record
 
 _FILE: Final = "file://"
 _MOST_NAMED: Final = 5
@@ -22,7 +22,7 @@ _FOLDER: Final = ".pulumi/locks/organization"
 """The folder of lock files (pkg/backend/diy/lock.go); services do not show their locks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnderWay:
     """The unfinished work of an update."""
 
@@ -89,7 +89,7 @@ def find_under_way(exported: str, backend: str, project: str, stack: str) -> Und
     return UnderWay(operations, holder, is_gone)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lock:
     """One lock file."""
 

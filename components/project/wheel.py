@@ -11,12 +11,12 @@ import hashlib
 import io
 import re
 import zipfile
-from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import Bug
+from components.core.record import record
 from components.project.one_package import COMMIT_FILE, PACKAGE, commit_of, one_package
 
 DISTRIBUTION: Final = "railyard-rdma"
@@ -33,7 +33,7 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 """Package names are equal if they differ only in these characters (PEP 503)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wheel:
     """A wheel, with its path and its pip requirement."""
 

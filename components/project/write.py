@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug, UsageError
+from components.core.record import record
 from components.core.templates import fault_text, read_table
 from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.lab_marks import is_stand_in
@@ -80,7 +80,7 @@ def _leaves(node: Node | None, path: str) -> Iterator[tuple[str, ScalarNode]]:
             yield from _leaves(value, f"{path}.{key.value}" if path else str(key.value))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProjectPlan:
     """The choices from which a project is rendered."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Finding, Json, Lines, Place, SpecPath
+from components.core.record import record
 from components.model.cluster import ClusterSpec, SiteFile
 from components.model.once import without_collector
 from components.model.places import with_jump_hosts
@@ -43,7 +44,7 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
 """Name to allowed values; the first is the default. docs/reference/cli.md explains each."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StackSecrets:
     """The `railyard:` keys of a stack file, without their values."""
 
@@ -58,7 +59,7 @@ class StackSecrets:
     """The line of each key, with its prefix."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loaded:
     """The result of reading a file: a spec, or problems; never both a spec and an error."""
 
@@ -142,7 +143,7 @@ def parse_site(text: str, file: str) -> Loaded:
     return _validate(part, stack.secrets)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Stack:
     text: YamlText
     file: Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from components.catalogue.switches.systems import FOREIGN_SYSTEMS
 from components.core.plain_text import one_line
 from components.core.problem import Finding, Place, SpecPath, render_path
+from components.core.record import record
 from components.core.templates import typed_table
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
@@ -90,7 +91,7 @@ def _unpadded(name: str) -> str:
     return _PADDING.sub("", name.lower())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Refused:
     """One of pydantic's errors."""
 

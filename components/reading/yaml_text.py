@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 import yaml
 
 from components.core.problem import Finding, Json, Lines, Place, Spot
+from components.core.record import record
 from components.reading.loose import TAG, plain_scalar, tagged_scalar
 
 _MERGE: Final = TAG + "merge"
@@ -35,7 +36,7 @@ _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 _Read = tuple["Json", Spot]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class YamlText:
     """The contents of one YAML text."""
 

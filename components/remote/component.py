@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pulumi
@@ -11,6 +11,7 @@ from pulumi_command import local, remote
 
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
+from components.core.record import record
 from components.remote.step import Endpoint, env_name, railyard_program
 
 DIAL_ERROR_LIMIT = 10
@@ -29,7 +30,7 @@ class SecretStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remote:
     """Values that all remote resources of a run share."""
 
@@ -98,7 +99,7 @@ def _login_of(shared: Remote, endpoint: Endpoint) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LocalCall:
     """One call of `railyard` on the machine that runs Pulumi."""
 

@@ -7,12 +7,14 @@ in one gate resource, so a dependency on a stage is one edge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pulumi
 
+from components.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class _Stage:
     gate: pulumi.Resource
 
@@ -29,7 +31,7 @@ class HypervisorsReady(_Stage):
     """All ESXi hosts run as planned, and their virtual machines are powered on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstancesReady(_Stage):
     """All cloud instances run and answer SSH with the pinned key."""
 
@@ -43,7 +45,7 @@ Underlay = FabricReady | HypervisorsReady | InstancesReady
 """The stage below hosts: cabled switches, hypervisors, or a cloud."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostsReady(_Stage):
     """All hosts are as planned, after the stage below them."""
 
@@ -64,7 +66,7 @@ class PayloadReady(_Stage):
     """Containers run on all workers and reach each other by SSH, without Kubernetes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AcceptanceReport:
     """Acceptance passed, or the update failed with the verdict table."""
 

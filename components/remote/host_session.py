@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import AnyStr, Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
+from components.core.record import record
 from components.core.templates import fault_text
 from components.remote import ssh, step
 from components.remote.login import AS_ROOT, start_sudo
@@ -24,7 +25,7 @@ _GRACE_S: Final = 15.0
 """Seconds beyond a script's own deadline until the session is abandoned."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostAnswer:
     """Output of a script on a host."""
 
@@ -33,7 +34,7 @@ class HostAnswer:
     exit_status: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostSession:
     """An open connection to a host; several commands may run on it at once."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pulumi
 from pulumi_command import local, remote
 
+from components.core.record import record
 from components.remote.component import LocalCall, Remote, SecretStore, connection_of, local_call
 from components.remote.sending import render_parts
 from components.remote.step import Endpoint, RemoteStep, env_name
@@ -17,7 +17,7 @@ from components.remote.tools import keep_tools
 Sent: TypeAlias = remote.Command
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WithMade:
     """The secrets of the stack, and secrets from elsewhere or from this run."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, cast
 
 from components.core.plain_text import one_line
+from components.core.record import record
 from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import parse_lines, render_lines
 from components.remote.step import (
@@ -40,7 +41,7 @@ PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Variable with the output of the last run of the same resource; it is missing in the first one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """The verb that prints the tools' folder on an ESXi host."""
 
@@ -49,7 +50,7 @@ class Place:
     stdin: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SendRequest:
     """The input of `railyard device tools`."""
 
@@ -98,7 +99,7 @@ def missing_note(stdin: str, lacking: Iterable[str]) -> str:
     return f"{number}: missing or altered on the host: {', '.join(names)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FilesRequest:
     """The input of `railyard device files`."""
 
@@ -117,7 +118,7 @@ def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | Non
     return RemoteStep(name, endpoint, "device", request, "device files", deadline_s, undo)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One step as the stdin of a resource records it, all as text."""
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
 
+from components.core.record import record
+
 LONGEST_PROMPT: Final = 512
 """Most characters of a prompt's line; EOS allows host names of 255 (RFC 1123)."""
 _LINES: Final = re.compile(r"[\r\n]+")
@@ -17,7 +19,7 @@ _CHANGES: Final = re.compile(r"(?<![A-Za-z\d])(?<![A-Za-z][-_])\d+")
 """Matches numbers that may be a time, a date or a count, but not those of `leaf-01` or `sw3`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionProfile:
     """The command line of one switch system."""
 

@@ -13,7 +13,7 @@ import json
 import shlex
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -22,6 +22,7 @@ from pydantic import Field
 
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import Facts, fill_known, has_placeholder
+from components.core.record import record
 from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import render_lines
 from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, Tool, ToolCall, distinct
@@ -63,7 +64,7 @@ _LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
 _ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Endpoint:
     """Connection to one device: addresses and names of secrets, but no secret values."""
 
@@ -136,7 +137,7 @@ class Endpoint:
         return not has_placeholder(self.address)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RemoteStep:
     """One unit of remote work, safe to repeat, also after an incomplete run."""
 

@@ -16,13 +16,14 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import UsageError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import HIDDEN
 
@@ -39,7 +40,7 @@ tools. An older stack gets its tools again from `pulumi up` (`load_tool`)."""
 _DAY_S: Final = 86_400
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tool:
     """A text on hosts: a program for their shell, or a list that a program reads."""
 
@@ -50,7 +51,7 @@ class Tool:
     """Ends with exactly one newline, which `$(cat FILE)` removes and the line adds again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """One verb of a tool, with arguments: `key=value` words outside the desired state."""
 

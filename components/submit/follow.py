@@ -27,6 +27,7 @@ from components.acceptance.judge.verdict import EXIT_CODES, Verdict, row, verdic
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.core.errors import DeviceError, UnreachableError
+from components.core.record import record
 from components.kubernetes.live.why import NodeTrouble, troubles_of
 from components.kubernetes.manifest import name_of
 from components.model.hosts import Host
@@ -57,7 +58,7 @@ _MEND: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     """One followed object that came to its end."""
 
@@ -66,7 +67,7 @@ class Ended:
     """Why it failed, in the cluster's words; empty if it ended well."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Told:
     """The judgement of one log."""
 

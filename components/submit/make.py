@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -16,6 +15,8 @@ from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.probes.probe_job import PairTest, nccl_command, perftest_job, scan_call
 from components.core.errors import Bug
+from components.core.record import record
+from components.core.templates import reader_of
 from components.jobs.job_plan import (
     TorchForm,
     deepspeed_job,
@@ -55,12 +56,11 @@ recipe of Horovod's image (`docker/horovod/Dockerfile`)."""
 _MAXSIZE: Final = 28
 """`maxsize` of DeepSpeed's scan if the file asks for no scan: the default of
 `acceptance.deepspeed_scan`."""
-_BODIES: Final = TypeAdapter(list[Body])
 _OURS: Final = "railyard-job"
 """The label `app.kubernetes.io/part-of` of all that a user submits."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """One job as the command line describes it."""
 
@@ -84,7 +84,7 @@ class Asked:
         return self.name or self.kind
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """One reason why nothing is submitted."""
 
@@ -96,7 +96,7 @@ class Refusal:
         return f"{self.what}\n  fix    {self.fix}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """A valid choice, from which a job can be made."""
 
@@ -229,7 +229,7 @@ def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Refusal]:
             yield Refusal(f"{names} share no rail of Ethernet", fix)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Watched:
     """One object whose end is awaited, and whose log is shown."""
 
@@ -238,7 +238,7 @@ class Watched:
     """The proof that its log must give; None if its log is not judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserJob:
     """The objects to create, in order, and those to follow."""
 
@@ -326,7 +326,7 @@ def _own(
     text = json.dumps(objects).replace(f"-{RUN}", "").replace(ACCEPTANCE, _OURS)
     for old, new in (names or {}).items():
         text = text.replace(old, new)
-    bodies = _BODIES.validate_json(text)
+    bodies: list[Body] = reader_of(list[Body]).validate_json(text)
     for body in bodies:
         spec = body.get("spec")
         holder = spec.get("runPolicy", spec) if isinstance(spec, dict) else None

@@ -26,6 +26,7 @@ from pulumi.runtime import mocks, rpc, settings, stack
 
 from components.acceptance.report import archive
 from components.core.problem import Json
+from components.core.record import record
 
 SECRET_KEY: Final = "4dabf18193072939515e22adb298388d"  # noqa: S105 - public: the protocol's
 """Key that marks the engine's envelope of a secret value."""
@@ -38,7 +39,7 @@ _ORGANIZATION: Final = "organization"
 _STACK: Final = "pulumi:pulumi:Stack"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recorded:
     """One registered resource as the engine would see it."""
 
@@ -127,7 +128,7 @@ def unwrap_all(value: Json) -> Json:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """The configuration and circumstances of one run."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -14,6 +14,7 @@ from components.acceptance.handover import EVIDENCE_STEP
 from components.core.errors import UsageError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
+from components.core.record import record
 from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.live.look import CLUSTER
 from components.model.owners import not_touched
@@ -35,7 +36,7 @@ _UNMADE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Audit:
     """Every deviation of a site's devices from its file."""
 

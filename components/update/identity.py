@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Final, cast
@@ -22,6 +22,7 @@ from pydantic import JsonValue
 from components.core.key_values import HostState
 from components.core.plain_text import shortened
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied
@@ -60,7 +61,7 @@ def _machine(stdout: str) -> str:
     return str(found.get("machine_id") or map_at(found, "identity").get("serial") or "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """One device of a state or of a plan."""
 
@@ -81,7 +82,7 @@ class Device:
         return "switch" if self.kind == "switch" else "machine"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Claim:
     """A device of the plan, and the recorded device of another name that it may be."""
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.core.errors import DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
+from components.core.record import record
 from components.core.templates import fault_text
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, Watched, asked_of_step
@@ -37,7 +37,7 @@ ReadSwitch = Callable[[Endpoint, str, SwitchState, Mapping[str, str]], SwitchSta
 """Reads one switch: its endpoint, its system, the settings to read, and the secrets."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Looks:
     """Functions that read the devices."""
 
@@ -105,7 +105,7 @@ async def _observe_all(
     return seen | {name: each for host in found for name, each in host.items()}, cluster
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Look:
     """A script to run on a host, and the settings that it reads."""
 

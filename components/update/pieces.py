@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from components.artefacts.lock import Lock
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import finding_of
 from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
@@ -27,7 +27,7 @@ OF_PIECES: Final = (SITE, OWN, SINCE, REPAIRS)
 """The marks of a piece's stack: a split adds these outputs, a join drops them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reference:
     """One other stack of the site, as the cluster's stack sees it."""
 

@@ -10,6 +10,7 @@ from components.cloud.kinds import Item
 from components.cloud.observe import CloudFacts, Gone
 from components.core.key_values import HostState
 from components.core.problem import Lines
+from components.core.record import record
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.state import SwitchState
@@ -21,7 +22,7 @@ Facts = SwitchState | HostState | Unreachable | None
 """Facts of one device; None if it was not read."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seen:
     """All facts of one run; empty if nothing was read."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from components.core.templates import object_of
+import pytest
+import yaml
+
+from components.core.templates import LOADER, object_of, parse_own
 
 POOLS = "components.pod_network"
 
@@ -43,3 +46,23 @@ def test_a_value_with_braces_is_not_filled_in_again() -> None:
 def test_a_template_needs_all_its_words() -> None:
     with pytest.raises(KeyError, match="namespace"):
         object_of("components.jobs", "claim", claim="data")
+
+
+COMPONENTS = Path(__file__).parents[2] / "components"
+TABLES = [
+    str(each.relative_to(COMPONENTS))
+    for each in sorted(COMPONENTS.rglob("*.yaml"))
+    if b"\n---\n" not in each.read_bytes()  # several documents are no table
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_table_is_read_as_pyyaml_reads_it(table: str) -> None:
+    text = (COMPONENTS / table).read_bytes()
+    assert repr(parse_own(text)) == repr(yaml.load(text, LOADER))  # noqa: S506 - a safe loader
+
+
+def test_all_kinds_of_values_are_read_as_pyyaml_reads_them() -> None:
+    text = "a: &x {b: [1, 2.5, ~, yes, 2026-01-02, '1']}\nc: {<<: *x, d: *x}\ne: !!set {f, g}\n"
+    assert parse_own(text) == yaml.load(text, LOADER)  # noqa: S506 - a safe loader
+    assert parse_own("") is None

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.probes.probe_job import POD_ADDRESS, RAIL_ADDRESS
 from components.core.errors import Bug, DeviceError
+from components.core.record import record
 from components.core.templates import read_table
 from components.jobs.templates import ACCEPTANCE, PART_OF
 from components.kubernetes.client import CALLS_AT_ONCE, Answer, KubernetesCalls
@@ -59,7 +60,7 @@ _LAST_LINES: Final = 4
 """Lines of the other end's log: its last messages, and the line that its script adds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait:
     """One reason why something does not run."""
 
@@ -236,7 +237,7 @@ def rail_address(pod: Body) -> str:
     return found[0] if found else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Patience:
     """How long to wait for a probe, and how to report the wait."""
 
@@ -372,7 +373,7 @@ class PodList:
         return pods.get(name) or self.api.get(path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbeRun:
     """One run of one probe on the cluster."""
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from components.acceptance.evidence import Hop, HopRole, RoutingSeen, diff_count
 from components.acceptance.probes.ib_look import host_script
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.core.templates import read_table
 from components.fabric.cabling import find_routing_faults
 from components.fabric.device import read_counted
@@ -54,7 +55,7 @@ _KEPT: Final = 1500
 """Characters of an answer that go into the evidence: a table of one port has fewer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """Counters of all devices at one time."""
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, starmap
 from pathlib import Path
@@ -47,6 +47,7 @@ from components.acceptance.report import archive
 from components.acceptance.report.archive import label_of, subjects_of
 from components.core.errors import DeviceError, UsageError
 from components.core.limits import LOG_BYTES
+from components.core.record import record
 from components.jobs.templates import number_objects
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body, pods_in
@@ -67,7 +68,7 @@ MEMLOCK_DEADLINE_S: Final = 120.0
 """Seconds for a pod that prints one line, its image pull included."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Round:
     """One run: the plan, the cluster and secrets that it uses, and the folder of its logs."""
 

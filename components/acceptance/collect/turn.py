@@ -18,6 +18,7 @@ from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.site import NOT_ASKED
 from components.acceptance.judge.workload_findings import judge_image
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.jobs.templates import GPU
 from components.kubernetes.live.why import troubles_of
 from components.kubernetes.manifest import map_at
@@ -41,7 +42,7 @@ PROGRESS: Final = "progress.txt"  # in the folder of a run, until it ends
 NEVER: Final = f"{NOT_ASKED}acceptance.accept is never"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeUse:
     """One node: its resources, and how much of them each pod holds."""
 
@@ -54,7 +55,7 @@ class NodeUse:
     """The Node object; None if the cluster has no such node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Need:
     """The resources that pods of a probe need, each pod on a separate node."""
 
@@ -65,7 +66,7 @@ class Need:
     tolerations: tuple[Body, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hindrance:
     """Why a probe cannot run now."""
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any, Final, NamedTuple
 
 from components.acceptance.evidence import Limits, ProbeEvidence
 from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.logs.log_model import Seen
+from components.core.record import record
 from components.core.templates import read_table
 
 Results = Mapping[frozenset[str], bool]
@@ -147,7 +147,7 @@ class Part(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairResult:
     """One test from a sender to a receiver on one rail.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
@@ -14,6 +14,7 @@ from components.acceptance.logs.lines import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
 from components.core.plain_text import counted
+from components.core.record import record
 
 NVLINK_FRACTION: Final = 0.6
 """Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
@@ -26,7 +27,7 @@ ALLTOALL_SHARE = 0.70
 see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Members:
     """Who must take part."""
 
@@ -38,7 +39,7 @@ class Members:
     """The kind of these devices: `rails` or `adapters`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NcclAsked:
     """The things that a log of NCCL must show; a field that is None or empty demands nothing."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from math import ceil, inf
@@ -17,6 +17,7 @@ from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, 
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict, row
 from components.acceptance.logs.nccl_lines import bus_factor
 from components.core.plain_text import counted
+from components.core.record import record
 from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
@@ -65,7 +66,7 @@ _WRONG_CLASS: Final = (
 """The checks of a hop's class, by the end of its role."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sent:
     """The fewest and the most bytes that may pass one rail in one direction."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -13,6 +13,7 @@ from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.verdict import Finding, first_rule, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog
 from components.core.plain_text import counted
+from components.core.record import record
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}
@@ -163,7 +164,7 @@ def _judge_times(log: PerftestLog, asked: PerftestAsked) -> Iterator[Finding]:
     yield row(check, verdict, actual, most=asked.most_tail_us)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PerftestAsked:
     """The things that a log of perftest must show; a field that is None demands nothing.
 

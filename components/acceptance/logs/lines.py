@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.core.limits import Stream
+from components.core.record import record
 from components.core.templates import read_table
 
 LONGEST_LINE: Final = 8192
@@ -224,7 +225,7 @@ def read_chunks(file: Stream | IO[bytes]) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """One row of a table: a class of failure; `late` if it follows from a failure elsewhere."""
 

@@ -7,7 +7,6 @@ lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from pydantic import Field
 
 from components.acceptance.logs.log_model import Seen
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.infiniband import DEFAULT_PARTITION, Membership
@@ -180,7 +180,7 @@ class IbLimits(Seen):
     """Port GUID of an HCA to the switch and the port that it is plugged into."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IbLook:
     """One host to ask: one connection, one script."""
 
@@ -437,8 +437,8 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
     if why or body is None:
         return (), why
     managers: list[SubnetManager] = []
-    for record in body.split("SMInfoRecord dump:")[1:]:
-        values = dict(_RECORD.findall(record))
+    for part in body.split("SMInfoRecord dump:")[1:]:
+        values = dict(_RECORD.findall(part))
         names = ("LID", "GUID", "Priority", "SMState")
         if not {*names} <= {*values}:
             return (), "saquery answered in another form"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, partial
 from typing import Final, Literal
 
 from components.acceptance.evidence import Probe
 from components.containers import container_plan
+from components.core.record import record
 from components.core.to_json import OMIT_EMPTY
 from components.jobs import job_plan, templates
 from components.jobs.templates import job_script, mpirun_command, program_path
@@ -63,7 +64,7 @@ PERFTEST_DEADLINE_S: Final = 180.0
 _TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbeJob:
     """One probe and its objects."""
 
@@ -190,7 +191,7 @@ def nccl_job(
     return ProbeJob(probe, (body,), watched=0, command=command, image=image)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairTest:
     """The tests between two workers."""
 
@@ -341,7 +342,7 @@ def _pod(
     return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostCommand:
     """One command on one host."""
 
@@ -350,7 +351,7 @@ class HostCommand:
     """Shell text, run as root on the host."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostProbe:
     """One probe and its commands."""
 
@@ -413,7 +414,7 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
             yield pair
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Launch:
     """One `mpirun` over hosts: the hosts, and the program of their ranks."""
 

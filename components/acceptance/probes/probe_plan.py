@@ -9,7 +9,7 @@ what the probes do not prove.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -17,6 +17,7 @@ from components.acceptance.evidence import HopRole, Probe, Unproven, WorkerGroup
 from components.acceptance.probes import probe_job
 from components.acceptance.probes.probe_job import PERFTEST_SECONDS, RAIL_CASE, PairTest, ProbeJob
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
+from components.core.record import record
 from components.fabric.links import list_links, routed_neighbours
 from components.jobs.templates import SSHD, JsonObject, job_script, make_job, program_path
 from components.kubernetes.manifest import Body, pulling
@@ -132,7 +133,7 @@ def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterProbes:
     """The probes that run as jobs of a cluster; empty on a site without Kubernetes."""
 
@@ -311,7 +312,7 @@ def _on_rails(spec: ClusterSpec) -> Iterator[Unproven]:
             yield Unproven(subject=classes[speed][0].name, what=what, why=why)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budget:
     """The coverage of a suite, and its duration if nothing delays it."""
 
@@ -322,7 +323,7 @@ class Budget:
     """For people, one line each: the tests, and how many."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """Tests of one kind, as many as fit the time."""
 

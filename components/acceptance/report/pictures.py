@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from typing import Final, Literal
 
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.logs.log_model import NcclRow
+from components.core.record import record
 
 State = Literal["good", "doubt", "bad", "untried"]
 _HEADROOM: Final = 1.15
@@ -58,7 +58,7 @@ _WIDTH, _HEIGHT = 560.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 48.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Scale:
     """From message sizes and GB/s to places on the picture."""
 
@@ -122,7 +122,7 @@ def draw_busbw(
     return _svg(_WIDTH, _HEIGHT, "bus bandwidth over message size", parts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """The result of one pair on a rail; None: the probe failed before it had a number."""
 
@@ -183,7 +183,7 @@ def _cell(pair: Pair | None, place: tuple[float, float, float], best: float) -> 
     return box + _text(x + side / 2, y + side / 2 + 4, words, "in", "middle")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Way:
     """One link between two devices, with its end on each."""
 

@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -36,6 +35,7 @@ from components.core.errors import DeviceError
 from components.core.limits import Deadline
 from components.core.plain_text import one_line
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import read_table
 from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec
@@ -61,7 +61,7 @@ _MOST: Final = 5
 _TRIES: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sample:
     """One value of a metric."""
 
@@ -212,7 +212,7 @@ def push_metrics(gateway: str, site: str, text: str) -> None:
         raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RailFault:
     """One fault of a rail on a node."""
 

@@ -40,6 +40,7 @@ from components.artefacts.s3 import Bucket, Keys, find_keys
 from components.artefacts.web import Access, FetchError, Login
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import LOG_BYTES, read_file
+from components.core.record import record
 from components.model.sources import EvidenceStore
 from components.model.units import SecretRef
 
@@ -80,7 +81,7 @@ class WrongRunError(StoreError):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Folder:
     """A folder that machines share, such as a mounted file system, with a bucket's methods."""
 
@@ -106,7 +107,7 @@ class _Folder:
         archive.write_whole(self.root / key, body)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Files:
     """Runs as files of a folder, or as objects of a bucket; both show only what is whole."""
 
@@ -129,7 +130,7 @@ class _Files:
         self.place.put(f"{self.prefix}{stack}/check", _WORDS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _InRegistry:
     """A repository of a registry. A run is an artefact of OCI with the tag `STACK.NAME`."""
 
@@ -201,7 +202,7 @@ class _Listed:
         return f"run-{self.run:04d}.{self.ended}.{self.digest}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """The store of a site, opened."""
 
@@ -397,7 +398,7 @@ class SignatureError(UsageError):
     """A signature that proves nothing; the text is one clause about it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signer:
     """A secret key without a password: its store encrypts it."""
 

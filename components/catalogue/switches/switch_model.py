@@ -12,11 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortPlace
-from components.core.templates import LOADER
+from components.core.templates import parse_own
 
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
 """Letters and digits whose names begin with a vowel, for `an SN2700`."""
@@ -345,7 +344,7 @@ def list_models(folder: Path) -> frozenset[str]:
 def read_file(name: str, folder: Path) -> object:
     """The content of the file of one model, not checked."""
     text = (folder / f"{name}{SUFFIX}").read_text()
-    return yaml.load(text, LOADER)  # noqa: S506 - a safe one
+    return parse_own(text)
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.core.record import record
 from components.fabric.parts import LATER
 from components.fabric.state import OtherPorts, SwitchState
 
@@ -50,7 +51,7 @@ def refusals(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
     return lambda output: (found := pattern.search(output)) and found[1].strip()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """One reading of a switch."""
 
@@ -61,7 +62,7 @@ class Reading:
     """The same ports by the VLANs that they carry now."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriorityCounters:
     """The counters of one port for one priority (received) and traffic class (sent)."""
 
@@ -73,7 +74,7 @@ class PriorityCounters:
     """Packets that the full queue of this class threw away; None: not counted by class."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PauseCounters:
     """The PFC frames of one port for one priority."""
 
@@ -83,7 +84,7 @@ class PauseCounters:
     """The port stopped its neighbour from sending."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unread:
     """Counters in an answer whose form the driver does not know."""
 
@@ -94,7 +95,7 @@ class Unread:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortCounters:
     """The counters of one port that tell in which class its traffic travels."""
 
@@ -208,7 +209,7 @@ class Drain(NamedTuple):
     """The driver's note about a switch on which that word is `enabled`; elsewhere it is `on`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Question(Generic[FoundT]):
     """The commands of a question, and how to read the answers. No command changes a setting."""
 
@@ -237,7 +238,7 @@ class ByHand(NamedTuple):
     """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """The output of a command, and the port that it covers; empty: every port."""
 

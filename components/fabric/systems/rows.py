@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from components.core.record import record
 from components.fabric.parts import is_default
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Answer, Change
@@ -59,7 +60,7 @@ def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN40
     return (row.text(wanted),)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One setting of a port, a queue, a partition or another object with its own lines."""
 

@@ -9,13 +9,13 @@ same answer share a branch. No function starts a process.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BeforeValidator, TypeAdapter
 
 from components.core.difference import Effect
+from components.core.record import record
 from components.core.templates import read_table
 
 Part = Literal[
@@ -133,7 +133,7 @@ def effect_of(row: HostKey) -> Effect:
     return Effect.NODE if row.interrupts or row.loads_at_start else row.effect
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """A variable part of a key."""
 
@@ -214,7 +214,7 @@ def module_of(sysctl: str) -> str | None:
     return next(fitting, None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leftovers:
     """The things that an undo leaves on one host, in words."""
 

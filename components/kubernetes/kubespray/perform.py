@@ -24,6 +24,7 @@ from typing import IO, Final
 from pydantic import JsonValue
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.core.templates import fault_text, read_table
 from components.core.to_json import to_json
 from components.kubernetes.kubespray import state as states
@@ -91,7 +92,7 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
     return fault_text(__file__, "edited", edited=edited, state=words)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Player:
     """Settings shared by the playbooks of one run."""
 

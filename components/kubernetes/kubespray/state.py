@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.wanted import HOSTS, VARIABLES, Wanted
@@ -43,7 +44,7 @@ _OF_KUBESPRAY: Final = ("artifacts/", "credentials/")
 """Folders of the inventory that its playbooks write, and its ansible.cfg does not read."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlaybookRun:
     """One call of `ansible-playbook`."""
 
@@ -72,7 +73,7 @@ class PlaybookRun:
         return tuple(str(self.variables["node"]).split(",")) if self.playbook == REMOVAL else ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """The runs in order; or why none may start."""
 
@@ -228,7 +229,7 @@ def list_names(names: list[str] | tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cluster:
     """A cluster and how to reach its nodes, also those that the file no longer lists."""
 
@@ -241,7 +242,7 @@ def over(cluster: Cluster, newer: Cluster) -> Cluster:
     return Cluster(cluster.wanted, {**cluster.endpoints, **newer.endpoints})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnderWay:
     """A playbook that began and is not known to have ended."""
 
@@ -320,7 +321,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """The content of `state.json`."""
 

@@ -8,12 +8,13 @@ kubespray's inventory. Names: kubespray v2.31.0, roles/*/defaults and docs/ (sou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 import yaml
 from pydantic import JsonValue
 
+from components.core.record import record
 from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
 from components.kubernetes.planes.node_files import kubelet_fields, mirrors_of
@@ -69,7 +70,7 @@ at v2.27.1 `v1.31.9` is a key, and the URL uses `kube_version` unchanged)."""
 _HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """One node as kubespray knows it."""
 
@@ -78,7 +79,7 @@ class Node:
     """Its own address within the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """The cluster: its release, its nodes in order, and its settings."""
 
@@ -109,7 +110,7 @@ class Wanted:
         return (*known, *(name for name in names if name not in known))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """The source of the tree."""
 
@@ -117,7 +118,7 @@ class Source:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """The request on stdin."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Final, cast
@@ -14,6 +13,7 @@ from pydantic import JsonValue
 
 from components.core.difference import ABSENT
 from components.core.plain_text import one_line
+from components.core.record import record
 from components.kubernetes.manifest import Body, map_at
 
 _FORM: Final = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)([eE][+-]?\d+|[a-zA-Z]*)")
@@ -72,7 +72,7 @@ def amount_of(value: JsonValue) -> Fraction | None:
     return None if power is None else number * Fraction(10) ** power
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldDrift:
     """One field that differs from the applied one."""
 

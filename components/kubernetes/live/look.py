@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import Final
 
@@ -11,6 +11,7 @@ from components.core.difference import ABSENT
 from components.core.errors import RailyardError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
+from components.core.record import record
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live import read, why
@@ -36,7 +37,7 @@ _SHOWN: Final = 5
 """The number of absent objects to name; further ones are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """The objects and names to read."""
 
@@ -50,7 +51,7 @@ class Asked:
     """The tolerations of our pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReleaseLook:
     """One Helm release, and those of its objects that exist."""
 
@@ -58,7 +59,7 @@ class ReleaseLook:
     live: Live = field(default_factory=Live, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterLook:
     """The objects read from a cluster."""
 
@@ -72,7 +73,7 @@ class ClusterLook:
     """Policies and quotas in the namespaces of our pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ObjectDrift:
     """One object that differs from the applied one."""
 
@@ -101,7 +102,7 @@ class ObjectDrift:
         return one_line(f"{self.name}{of}{sign}{shown}{more}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterDrift:
     """The differences between the cluster and the applied objects."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import TABLE, Part, Status, part_of_image, version_in
 from components.catalogue.operator_versions import nri_works
 from components.core.problem import Finding
+from components.core.record import record
 from components.core.templates import finding_of
 from components.kubernetes.client import Calls
 from components.kubernetes.live.look import CLUSTER, why_not_ready
@@ -45,7 +46,7 @@ _OURS: Final = "pulumi-kubernetes"
 _MAJOR: Final = re.compile(r"v?(\d+)\.")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartsAsked:
     """The parts to read, and the objects that the site makes from each."""
 
@@ -70,7 +71,7 @@ class PartsAsked:
     """The GPU operator's toolkit works through NRI of containerd."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workload:
     """A DaemonSet or Deployment that runs a part."""
 
@@ -89,7 +90,7 @@ class Workload:
     """Resources in its configuration, without prefix."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartsLook:
     """The parts as read from the cluster."""
 

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import yaml
 
 from components.core.errors import DeviceError, UnreachableError
+from components.core.record import record
 from components.core.templates import fault_text
 from components.kubernetes.client import Answer, Calls
 from components.kubernetes.manifest import Body, map_at, name_of
@@ -48,7 +49,7 @@ _Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
 _WHOLE: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Key:
     """The name of an object in a cluster."""
 
@@ -64,7 +65,7 @@ class Key:
         return f"{self.kind} {place}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Served:
     """The path that serves the objects of one kind."""
 
@@ -79,7 +80,7 @@ class Served:
         return f"{group}/{self.api_version}{place}/{self.plural}{f'/{name}' if name else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Live:
     """Wanted objects, each with its live object."""
 
@@ -182,7 +183,7 @@ class Reader:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReleaseRef:
     """Which release."""
 
@@ -200,7 +201,7 @@ class ReleaseRef:
         return f"/api/v1/namespaces/{self.namespace}/secrets?{selector}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """Helm's record of the deployed revision, else of the newest."""
 

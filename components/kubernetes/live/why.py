@@ -9,10 +9,10 @@ NicClusterPolicy (`status.appliedStates`) and the conditions of ClusterPolicy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from components.core.plain_text import one_line
+from components.core.record import record
 from components.kubernetes.manifest import list_at, map_at
 
 Body = Mapping[str, Any]
@@ -30,7 +30,7 @@ _OF_NODE: Final = "node.kubernetes.io/"
 """Taints that Kubernetes sets itself for a condition; the condition is reported instead."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotReady:
     """One object, and why it is not ready."""
 
@@ -134,7 +134,7 @@ def _short(text: object) -> str:
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTrouble:
     """One fault that keeps pods off one node."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from components.core.key_values import parse_state
 from components.core.plain_text import Facts, fill_known
+from components.core.record import record
 from components.core.to_json import OMIT_EMPTY
 from components.drift.device_drift import Watched
 from components.kubernetes.manifest import RegistryAccount
@@ -35,7 +36,7 @@ KUBEADM_KUBECONFIG: Final = "/etc/kubernetes/admin.conf"
 """kubeadm's path, which kubespray keeps."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExistingAccess:
     """How to reach an existing cluster."""
 
@@ -45,7 +46,7 @@ class ExistingAccess:
     """Context to use; None for the current one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Playbooks:
     """The one step of a plane that uses playbooks."""
 
@@ -174,7 +175,7 @@ def node_in(step: RemoteStep) -> str:
     return parse_state(step.desired).values["node"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Server:
     """A server of our own cluster: how to read its kubeconfig, and the URL of its API."""
 
@@ -191,7 +192,7 @@ class Server:
         return self.node or self.endpoint.device
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterRef:
     """How to reach a cluster. It contains names of secrets, never their values."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
+from components.core.record import record
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems import cumulus as nvue
@@ -70,7 +71,7 @@ class Cell(NamedTuple):
     written: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One setting and its leaf."""
 

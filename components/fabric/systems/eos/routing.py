@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from string import ascii_letters
 from typing import Any, Final
 
+from components.core.record import record
 from components.core.templates import fault_text
 from components.fabric.parts import read_list, write_text
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
@@ -257,7 +257,7 @@ def _about(lines: Lines, name: str) -> list[str]:
     return [line for line in lines if line.rpartition(WITHIN)[2].startswith(f"neighbor {name} ")]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Way:
     """The change from one BGP to another; each line carries its address family."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, Final
 
+from components.core.record import record
 from components.fabric.parts import is_default, read_fields, sources, write_text
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import rows as table
@@ -225,7 +226,7 @@ QUEUE_ROWS: Final = (
 """Of one queue. Every queue is strict unless `no priority` puts it into the round."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """One interface of the configuration."""
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
 
+from components.core.record import record
+from components.fabric.parts import LATER
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import ranges
 from components.fabric.systems import rows as table
@@ -32,31 +34,29 @@ CONGESTION: Final = "show interfaces ethernet {} congestion-control | json-print
 ETS: Final = "show dcb ets interface ethernet {} | json-print"
 PRIORITIES: Final = range(8)
 """Switch priorities, and traffic classes: eight of each."""
-COUNT: Final = TypeAdapter(int)
-CELLS: Final = TypeAdapter(dict[str, dict[str, str]])
-LISTS: Final = TypeAdapter(dict[str, list[dict[str, str]]])
-TABLES: Final = TypeAdapter(list[dict[str, JsonValue]])
+COUNT: Final = TypeAdapter(int, config=LATER)
+CELLS: Final = TypeAdapter(dict[str, dict[str, str]], config=LATER)
+LISTS: Final = TypeAdapter(dict[str, list[dict[str, str]]], config=LATER)
+TABLES: Final = TypeAdapter(list[dict[str, JsonValue]], config=LATER)
 _PORT: Final = TypeAdapter(PortState)
 _ECN: Final = TypeAdapter(EcnState)
-_SHOT: Final = re.compile(
-    r"^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
+_SHOT: Final = (
+    r"(?ms)^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
     r"^Port trust mode *: *(?P<trust>L2|L3|both|port)$.*"
     r"^Port congestion-control:\n +Mode *: *ecn, absolute\n +Min \(KB\) *: *(?P<low>\d+)\n"
     r" +Max \(KB\) *: *(?P<high>\d+)$.*"
-    r"^Exception list:\s+N/A\s*\Z",
-    re.MULTILINE | re.DOTALL,
+    r"^Exception list:\s+N/A\s*\Z"
 )
-_CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$", re.MULTILINE)
-_STATUS: Final = re.compile(
-    r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
-)
+"""Expressions of this module are texts: `check` uses none of them, and `re` keeps those in use."""
+_CLASS: Final = r"(?m)^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$"
+_STATUS: Final = r"(?m)^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)"
 """Port, operational state, admin state, speed, MTU (capture C7)."""
 _ABOUT: Final = {
-    SWITCHPORTS: re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
-    INTERFACE: re.compile(r"\b(?:mtu|shutdown)\b"),
-    QOS: re.compile(r"\b(?:qos|dscp)\b"),
-    CONGESTION: re.compile(r"\b(?:traffic-class|congestion-control)\b"),
-    ETS: re.compile(r"\b(?:traffic-class|ets)\b"),
+    SWITCHPORTS: r"\b(?:switchport|channel-group)\b",  # a bundle has its own VLANs
+    INTERFACE: r"\b(?:mtu|shutdown)\b",
+    QOS: r"\b(?:qos|dscp)\b",
+    CONGESTION: r"\b(?:traffic-class|congestion-control)\b",
+    ETS: r"\b(?:traffic-class|ets)\b",
 }
 """Command to words of lines in another form that may concern the same settings."""
 _ON: Final = ("enabled", "disabled")
@@ -74,20 +74,14 @@ ROCE: Final = "show roce"
 STATUS: Final = "show interfaces ethernet status"
 ALL: Final = ""
 """Means every port in `Whole.opened`."""
-_HEADS: Final = re.compile(
-    r"^## Running database.*^no cli default prefix-modes enable\s*$", re.MULTILINE | re.DOTALL
-)
+_HEADS: Final = r"(?ms)^## Running database.*^no cli default prefix-modes enable\s*$"
 """Of every capture; its end says that each line is whole, with the name of its port."""
-_OF_PORTS: Final = re.compile(
-    r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
-)
+_OF_PORTS: Final = r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
 _NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
-_VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
-_ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
+_VLAN: Final = r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$"
+_ELSEWHERE: Final = r"^\s*(?:$|#|roce\b|(?:no )?interface )"
 """A comment, the one-shot, or a line about one interface."""
-_OTHERS: Final = re.compile(
-    r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
-)
+_OTHERS: Final = r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
 """Lines that Railyard does not manage."""
 
 
@@ -153,7 +147,7 @@ def read_one_shot(text: str) -> dict[str, Any] | None:
 
     None: another form, or there is an exception. Only the class of RoCE has its weight, in percent.
     """
-    found, rows = _SHOT.search(text), _CLASS.findall(text)
+    found, rows = re.search(_SHOT, text), re.findall(_CLASS, text)
     marked = [int(tc) for tc, use, _ in rows if use == "RoCE"]
     if found is None or len(marked) != 1:
         return None
@@ -169,7 +163,7 @@ def read_status(text: str) -> dict[str, dict[str, bool | int]]:
     """`show interfaces ethernet status`: link, admin state and MTU by port."""
     return {
         port: {"admin_up": admin == "Enabled", "mtu_bytes": int(mtu), "link": state == "Up"}
-        for port, state, admin, mtu in _STATUS.findall(text)
+        for port, state, admin, mtu in re.findall(_STATUS, text)
     }
 
 
@@ -342,7 +336,7 @@ def fields_of(values: Values, asked: PortState) -> Values:
 _FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Whole:
     """The answers about all ports, ready to be asked about one port."""
 
@@ -402,20 +396,20 @@ class Whole:
 @lru_cache(maxsize=1)
 def parse_running(text: str) -> Whole | None:
     """Read `show running-config`, cached for one look; None: not in the form of the captures."""
-    if not _HEADS.search(text):
+    if not re.search(_HEADS, text):
         return None
     vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
     try:
         for line in text.splitlines():
-            if vlan := _VLAN.match(line):
+            if vlan := re.match(_VLAN, line):
                 vlans.update(parse_vlan_ranges(vlan[1]))
-            elif found := _OF_PORTS.match(line):
+            elif found := re.match(_OF_PORTS, line):
                 tail, kind = f"{found[1] or ''}{found[4]}", _NAMES[found[2]]
                 for name in (f"{kind}{each}" for each in ranges.expand_ports(found[3])):
                     is_ours = table.take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
-                    is_known = is_ours or _OTHERS.fullmatch(tail)
+                    is_known = is_ours or re.fullmatch(_OTHERS, tail)
                     opened[name] |= set() if is_known else _commands_about(tail)
-            elif not _ELSEWHERE.match(line):
+            elif not re.match(_ELSEWHERE, line):
                 opened[ALL] |= _commands_about(line)
     except ValueError:
         return None
@@ -424,7 +418,7 @@ def parse_running(text: str) -> Whole | None:
 
 
 def _commands_about(line: str) -> set[str]:
-    return {command for command, words in _ABOUT.items() if words.search(line)}
+    return {command for command, words in _ABOUT.items() if re.search(words, line)}
 
 
 def whole_of(answers: Mapping[str, str]) -> Whole | None:

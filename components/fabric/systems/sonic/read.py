@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.core.record import record
 from components.core.templates import fault_text
 from components.fabric.parts import sources
 from components.fabric.state import EcnState, PortState
@@ -132,7 +132,7 @@ def is_time(text: str, field: str, implied: Iterable[str]) -> bool:
     return text.isdigit() and int(text) in RANGES_MS[field] and int(text) >= poll_ms(implied)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigDb:
     """One look at a configuration; keys are taken apart once, since there are thousands."""
 

@@ -12,11 +12,11 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
+from components.core.record import record
 from components.core.settings import table
 from components.fabric import parts
 from components.fabric.state import PortState, SwitchState
@@ -70,7 +70,7 @@ _LINE: Final = 400
 scroll sideways if a line with its prompt is longer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CellRow:
     """One setting of a port, or one for each class, which is some fields of a row."""
 
@@ -158,7 +158,7 @@ def texts_of(port: PortState) -> dict[str, str | None]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortField:
     """A field of a port's own row."""
 
