@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components import jobs, pod_network
 from components.core.templates import LOADER, object_of, parse_own
 
-POOLS = "components.pod_network"
+POOLS, JOBS = pod_network.__name__, jobs.__name__
 
 
 def test_a_word_alone_keeps_its_type_and_a_word_in_a_text_becomes_text() -> None:
@@ -17,7 +18,7 @@ def test_a_word_alone_keeps_its_type_and_a_word_in_a_text_becomes_text() -> None
     made = object_of(POOLS, "node-policy", **words, roots=["0000:05:00.0"], vfs=8, mtu=9000)
     assert (made["spec"]["numVfs"], made["spec"]["mtu"]) == (8, 9000)
     assert made["spec"]["nicSelector"]["rootDevices"] == ["0000:05:00.0"]
-    claim = object_of("components.jobs", "claim", claim="data", namespace="n", mode="m", request=5)
+    claim = object_of(JOBS, "claim", claim="data", namespace="n", mode="m", request=5)
     assert claim["spec"]["resources"]["requests"] == {"storage": "5Gi"}
 
 
@@ -39,13 +40,13 @@ def test_a_mapping_is_spread_among_the_other_keys() -> None:
 
 
 def test_a_value_with_braces_is_not_filled_in_again() -> None:
-    made = object_of("components.jobs", "policy", condition="a{b}", patches="{c}")
+    made = object_of(JOBS, "policy", condition="a{b}", patches="{c}")
     assert made["spec"]["matchConditions"][0]["expression"] == "a{b}"
 
 
 def test_a_template_needs_all_its_words() -> None:
     with pytest.raises(KeyError, match="namespace"):
-        object_of("components.jobs", "claim", claim="data")
+        object_of(JOBS, "claim", claim="data")
 
 
 COMPONENTS = Path(__file__).parents[2] / "components"
