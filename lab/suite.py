@@ -44,7 +44,7 @@ OWN_CLONE: Final = (
 the folder of STATE and a command follow. `sh` stays, to wait for what loses its parent."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Each builds on those before it: a test with two marks belongs to the stage of the later one."""
-_AFTER: Final = {"lab": "fast", "cluster": "types", "engine": "cluster"}
+_AFTER: Final = {"cluster": "types", "engine": "cluster"}
 """Stage to the one that ends before it begins. The site follows none: it takes longest."""
 
 
@@ -110,7 +110,7 @@ class Outcome:
 
 
 def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
-    """All stages, the quick ones first.
+    """All stages, in the order in which they begin.
 
     Args:
         cores: That workers may share, each in a network of its own: the emulated devices take
@@ -130,10 +130,12 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
         "auto",
         "--maxprocesses=8",
     )
+    fast = replace(fast, beside=cores > 0, after="lab")
     slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
+    lab = replace(slow["lab"], beside=False)
     types = Stage("types", "pyright, strict", _tool("pyright"), beside=True)
-    # All that takes long begins at once, so that neither core waits for the longest of them.
-    return (*checks, fast, types, slow["site"], slow["lab"], slow["cluster"], slow["engine"])
+    # All that waits for something begins at once; the fast tests end last, as they never wait.
+    return (*checks, lab, types, slow["site"], slow["cluster"], slow["engine"], fast)
 
 
 def _count(stage: str, cores: int) -> int:

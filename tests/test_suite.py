@@ -113,7 +113,7 @@ def test_the_lane_of_the_site_that_destroys_names_tests_that_are_there() -> None
 def test_where_no_network_can_be_made_no_workers_share_a_lab(tmp_path: Path) -> None:
     assert {stage.workers for stage in plan_stages(0)} == {1}
     beside = {stage.name for stage in plan_stages(2) if stage.beside}
-    assert beside == {"types", "lab", "cluster", "engine", "site"}
+    assert beside == {"types", "cluster", "engine", "site", "fast"}
     assert {stage.name for stage in plan_stages(0) if stage.beside} == {"types"}
     assert all(spread(stage, tmp_path) == () for stage in plan_stages(0))
 
