@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, NamedTuple
 
 from components.core.problem import Finding, Json, Lines, Place, Severity, SpecPath, Spot
-from components.model.texts import count_up, in_words
+from components.model.texts import in_words
 from components.reading.wording import did_you_mean, show_value, wrong_type
 from components.reading.yaml_text import YamlText
 
@@ -143,7 +142,17 @@ def _numbered(value: Json, place: int) -> Json:
 
 def number_text(text: str, place: int) -> str:
     """Write one number of each bracket in its place; `place` counts from 0."""
-    return BRACKETS.sub(lambda found: next(islice(count_up(found[1]), place, None)), text)
+    return BRACKETS.sub(lambda found: _number_at(found[1], place), text)
+
+
+def _number_at(bracket: str, place: int) -> str:
+    """Write one number of a bracket without counting up to it; digits keep their width."""
+    for first, last in _runs(bracket):
+        count = max(0, int(last) - int(first) + 1)
+        if place < count:
+            return f"{int(first) + place:0{len(first)}}"
+        place -= count
+    raise IndexError(bracket)
 
 
 def _runs(bracket: str) -> Iterator[tuple[str, str]]:
