@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +45,7 @@ OWN_CLONE: Final = (
 the folder of STATE and a command follow. `sh` stays, to wait for what loses its parent."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Each builds on those before it: a test with two marks belongs to the stage of the later one."""
+_MARK: Final = re.compile(r"\bmark\.([a-z_]+)\b")
 _AFTER: Final = {"cluster": "types", "engine": "cluster"}
 """Stage to the one that ends before it begins. The site follows none: it takes longest."""
 
@@ -129,6 +131,7 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
         "-n",
         "auto",
         "--maxprocesses=8",
+        "--dist=worksteal",  # a file stays with one worker, and with it what its tests share
     )
     fast = replace(fast, beside=cores > 0, after="lab")
     slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
@@ -215,11 +218,18 @@ def _tool(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(BIN / name), *arguments)
 
 
+@cache
 def files_of(mark: str) -> tuple[str, ...]:
     """The test files that name a mark: a worker that collects all others too takes 16 s for it."""
-    named = re.compile(rf"\bmark\.{mark}\b")
+    return tuple(file for file, marks in _marks().items() if mark in marks)
+
+
+@cache
+def _marks() -> Mapping[str, frozenset[str]]:
+    """The marks that each test file names; the files do not change while the suite runs."""
     files = sorted((PROJECT / "tests").rglob("test_*.py"))
-    return tuple(str(file.relative_to(PROJECT)) for file in files if named.search(file.read_text()))
+    texts = {str(file.relative_to(PROJECT)): file.read_text() for file in files}
+    return {name: frozenset(_MARK.findall(text)) for name, text in texts.items()}
 
 
 def _tests(name: str, what: str, marks: str, *more: str) -> Stage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Final
 
 import pytest
@@ -16,8 +15,6 @@ from lab.suite import EXTRAS, SLOW_MARKS, files_of
 from tests.docs.collected import see
 
 MARKS: Final = (*SLOW_MARKS, *(extra.mark for extra in EXTRAS))
-_files_of: Final = cache(files_of)
-"""The files do not change while tests run."""
 _OBJECTS_A_COLLECTION: Final = 1_000_000
 """New objects between two garbage collections, as in our own programs (`core/start.py`)."""
 
@@ -44,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         for mark in MARKS
         if item.get_closest_marker(mark) is not None
         and item.path.is_relative_to(config.rootpath / "tests")
-        and str(item.path.relative_to(config.rootpath)) not in _files_of(mark)
+        and str(item.path.relative_to(config.rootpath)) not in files_of(mark)
     }
     if unnamed:
         raise pytest.UsageError("\n".join(sorted(unnamed)))
