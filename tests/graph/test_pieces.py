@@ -42,9 +42,15 @@ def split_run(piece: str) -> Run:
 
 
 @cache
+def piece_graph(piece: str) -> Graph:
+    """The first update of a piece."""
+    return record_main(split_run(piece))
+
+
+@cache
 def outputs() -> Mapping[str, Mapping[str, Json]]:
     """The outputs of the other stacks after their first updates."""
-    return {f"prod-{name}": record_main(split_run(name)).outputs for name in PIECES[:-1]}
+    return {f"prod-{name}": piece_graph(name).outputs for name in PIECES[:-1]}
 
 
 @cache
@@ -70,7 +76,7 @@ def custom(graph: Graph) -> Counter[tuple[str, str]]:
 
 
 def test_every_resource_of_the_site_is_in_exactly_one_stack() -> None:
-    pieces = [record_main(split_run(name)) for name in PIECES[:-1]]
+    pieces = [piece_graph(name) for name in PIECES[:-1]]
     found = Counter(name for graph in (*pieces, cluster_graph()) for name in custom(graph))
     assert found == custom(unsplit_graph())
 
@@ -78,7 +84,7 @@ def test_every_resource_of_the_site_is_in_exactly_one_stack() -> None:
 def test_a_resource_has_the_same_inputs_in_its_piece() -> None:
     """So a split changes nothing on devices: they know the name of the site's own stack."""
     before = {each.name: each for each in unsplit_graph().resources if each.custom}
-    for graph in (*(record_main(split_run(name)) for name in PIECES[:-1]), cluster_graph()):
+    for graph in (*(piece_graph(name) for name in PIECES[:-1]), cluster_graph()):
         for each in graph.resources:
             if each.custom and not each.name.startswith("acceptance"):
                 assert each.inputs == before[each.name].inputs
@@ -141,8 +147,8 @@ def test_the_empty_stack_of_a_split_site_sets_up_nothing() -> None:
 
 def a_lost_piece(others: str) -> Run:
     """The stack of a unit whose configuration lost its piece, while another unit has its own."""
-    mine, theirs = (record_main(split_run(name)) for name in ("a", others))
-    mine.outputs.clear()  # its first update is not complete
+    mine = replace(piece_graph("a"), outputs={})  # its first update is not complete
+    theirs = piece_graph(others)
     states = {f"prod-{others}": theirs.state()}
     return replace(split_run(""), stack="prod-a", state=mine.state(), states=states)
 
@@ -161,7 +167,7 @@ def test_a_whole_site_may_have_the_name_of_a_piece_until_it_is_split() -> None:
 
 
 def test_a_device_does_not_move_to_another_stack() -> None:
-    state = record_main(split_run("a")).state()
+    state = piece_graph("a").state()
     run = replace(split_run("a"), state=state)
     stacks = cast("dict[str, Any]", run.config["cluster"])["stacks"]
     stacks["units"] = {"b": UNITS["a"], "a": UNITS["b"]}
@@ -172,7 +178,7 @@ def test_a_device_does_not_move_to_another_stack() -> None:
 
 
 def test_a_host_leaves_a_split_site_only_after_a_join() -> None:
-    state = record_main(split_run("b")).state()
+    state = piece_graph("b").state()
     run = replace(split_run("b"), state=state)
     cluster = cast("dict[str, Any]", run.config["cluster"])
     hosts = next(each for each in cluster["hosts"] if each["name"] == "gpu[01-16]")
@@ -193,7 +199,7 @@ def test_a_host_leaves_a_split_site_only_after_a_join() -> None:
 @pytest.mark.parametrize("other", ["prod", "prod-b"])
 def test_a_stack_does_not_set_up_what_another_one_has(other: str) -> None:
     """The site was half split, or a leaf moved to a unit that is updated first."""
-    graph = unsplit_graph() if other == "prod" else record_main(split_run("a"))
+    graph = unsplit_graph() if other == "prod" else piece_graph("a")
     said, refused = record_refusal(
         replace(split_run("a"), states={other: graph.state()}), lock=True
     )
@@ -204,6 +210,6 @@ def test_a_stack_does_not_set_up_what_another_one_has(other: str) -> None:
 
 
 def test_a_stack_that_has_its_devices_reads_no_other_state() -> None:
-    state = record_main(split_run("a")).state()
+    state = piece_graph("a").state()
     again = replace(split_run("a"), state=state, states={"prod-b": state})
     assert record_main(again).resources
