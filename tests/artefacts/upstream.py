@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -69,6 +72,8 @@ def own_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def upstream(folder: Path) -> Generator[Upstream]:
     """Run both servers, and write a site that takes everything from them."""
+    filled, digests = _filled()
+    shutil.copytree(filled.name, folder / "registry")
     with serve(folder / "web", OURS) as web, registry(folder / "registry", OURS) as images:
         sums = f"{sha256(K3S)}  k3s\n{sha256(K3S_IMAGES)}  k3s-airgap-images-amd64.tar.zst\n"
         web.files |= {
@@ -79,12 +84,20 @@ def upstream(folder: Path) -> Generator[Upstream]:
             f"{CHARTS}/index.yaml": make_index(NVIDIA, {("gpu-operator", "v26.3.3"): CHART}),
             f"{CHARTS}/charts/gpu-operator-v26.3.3.tgz": CHART,
         }
-        names = (*SITE_IMAGES, *CHART_IMAGES)
-        digests = {name: images.put_image(name, ("amd64", "arm64")) for name in names}
         site = folder / "site" / "site.yaml"
         site.parent.mkdir()
         site.write_text(site_text(web.address, images.host))
-        yield Upstream(web, images, digests, site)
+        yield Upstream(web, images, digests.copy(), site)
+
+
+@cache
+def _filled() -> tuple[TemporaryDirectory[str], dict[str, str]]:
+    """The folder of a registry that got all images, and their digests; each test has a copy."""
+    folder = TemporaryDirectory(prefix="registry-")
+    with registry(Path(folder.name), OURS) as images:
+        names = (*SITE_IMAGES, *CHART_IMAGES)
+        digests = {name: images.put_image(name, ("amd64", "arm64")) for name in names}
+    return folder, digests
 
 
 def site_text(web: str, registry_host: str, sources: str = "") -> str:
