@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +18,13 @@ from components.checks.registry import RULES
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
-from components.fabric.state import diff_states
+from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.cumulus import PATCH
+from lab.switches.sonic.config import Db
+from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.fabric_lab import Room
-from tests.fabric.histories import HISTORIES
-from tests.fabric.in_process import answer, apply, restore
+from tests.fabric.histories import HISTORIES, as_line
+from tests.fabric.in_process import answer, apply, edit, restore
 from tests.fabric.lives import check_life, disturb
 from tests.fabric.switch_labs import put_back
 from tests.fabric.whole_intents import EVERYTHING, PIECES, Pieces, whole_of, whole_rooms
@@ -87,7 +91,7 @@ def live_broken(room: Room, applying: Fault, undoing: Fault) -> None:
     baseline = room.baseline
     assert baseline is not None
     ways: list[Way] = [
-        lambda exchange: apply(exchange, desired),
+        lambda exchange: edit(exchange, SwitchState(), desired, baseline),
         lambda exchange: restore(exchange, desired, baseline),
     ]
     counts = [lines_of(room, way) for way in ways]
@@ -202,6 +206,72 @@ def test_a_neighbor_of_before_comes_back_wherever_an_undo_of_sonic_breaks(
         run_broken(room, undo, Fault("lost after", number), lines)
         undo(room.talk())
         assert room.switch.snapshot() == first, f"the session was lost after line {number}"
+
+
+RENUMBERED: Final[Db] = {
+    "BGP_GLOBALS": {"default": {"local_asn": "64999"}},
+    "BGP_NEIGHBOR": {"default|10.1.1.1": {"asn": "65009"}},
+}
+FAMILIES: Final[Db] = {
+    "BGP_GLOBALS": {
+        "default": {"local_asn": "64999", "graceful_shutdown": "false"},
+        "Vrf1": {"local_asn": "64998"},
+    },
+    "BGP_GLOBALS_AF": {"default|ipv4_unicast": {"max_ebgp_paths": "4"}},
+    "BGP_GLOBALS_AF_NETWORK": {"default|ipv4_unicast|10.77.0.0/24": {}},
+    "BGP_NEIGHBOR": {
+        "default|10.1.1.1": {"asn": "65009"},
+        "default|Ethernet232": {"peer_type": "internal"},
+        "Vrf1|10.2.2.2": {"asn": "65008"},
+    },
+    "BGP_NEIGHBOR_AF": {"default|10.1.1.1|ipv4_unicast": {"admin_status": "true"}},
+}
+
+
+def bgp_tables(room: Room) -> Db:
+    assert isinstance(room.switch, SonicSwitch)
+    running = copy.deepcopy(room.switch.stored.running)
+    return {table: rows for table, rows in running.items() if table.startswith("BGP_")}
+
+
+@pytest.mark.parametrize(
+    ("tables", "kind"),
+    [(RENUMBERED, "lost after"), (FAMILIES, "lost after"), (FAMILIES, "refused")],
+    ids=["neighbor", "families", "refused"],
+)
+def test_bgp_of_others_comes_back_wherever_another_number_of_sonic_breaks(
+    tmp_path: Path, tables: Db, kind: Literal["lost after", "refused"]
+) -> None:
+    """BGP is deleted and written again, in an apply and in an undo."""
+    room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
+    desired = room.plan.desired
+    disturb(room, [as_line(tables)])
+    first = room.switch.snapshot()
+    room.record()
+    assert room.baseline is not None
+    before = room.baseline
+    ways: dict[str, Way] = {
+        "apply": lambda exchange: edit(exchange, SwitchState(), desired, before),
+        "undo": lambda exchange: restore(exchange, desired, before),
+    }
+    lines, after = dict[str, list[str]](), dict[str, Db]()
+    for name, way in ways.items():
+        exchange = room.talk()
+        lines[name] = answer(exchange)
+        way(exchange)
+        after[name] = bgp_tables(room)
+    assert room.switch.snapshot() == first
+
+    for name, again in (("apply", "apply"), ("apply", "undo"), ("undo", "undo"), ("undo", "apply")):
+        for at in (n for n, line in enumerate(lines[name]) if re.search("BGP|ROUTE_MAP", line)):
+            if name == "undo":
+                ways["apply"](room.talk())
+            assert run_broken(room, ways[name], Fault(kind, at), len(lines[name]))
+            ways[again](room.talk())
+            if again == "apply":
+                assert bgp_tables(room) == after["apply"], (name, lines[name][at])
+                ways["undo"](room.talk())
+            assert room.switch.snapshot() == first, (name, again, lines[name][at])
 
 
 @pytest.mark.parametrize("system", EVERYTHING)

@@ -41,22 +41,22 @@ _NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|{}|" + _FAMILY
 _USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
 _POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
 """Fields of a neighbour's address family; `@` marks a list in Redis."""
-_OUR_MAPS: Final[Rows] = {
-    f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
-    f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
-}
-"""The route map that permits all; the YANG model's references need the set."""
+_SET: Final = f"ROUTE_MAP_SET|{db.OUR_NAME}"
+"""The YANG model's references need it; frrcfgd does not read it."""
+_OUR_MAPS: Final[Rows] = {_SET: {}, f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"}}
+"""The route map that permits all."""
 _ON: Final = frozenset({"true", "up"})
 _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
 _BUNDLED: Final = "PORTCHANNEL_MEMBER"
 _SECRET: Final = frozenset({"auth_password"})
 _STAGES: Final = (
-    (*_INTERFACES, *_MAPS, "BGP_GLOBALS"),
+    ("ROUTE_MAP_SET",),
+    (*_INTERFACES, "ROUTE_MAP", "BGP_GLOBALS"),
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
     ("BGP_NEIGHBOR_AF",),
 )
-"""Tables in the order of writing; they are deleted in reverse."""
+"""Tables in the order of writing; they are deleted in reverse, the first one at the end of all."""
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
     "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
@@ -190,8 +190,8 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
     """The target rows of a switch: foreign ones, and our own as the target wants them."""
-    aim = {row: dict(fields) for row, fields in _rows_of(actual).items()}
     before = _rows_of(target)
+    aim = _with_lost(_rows_of(actual), before)
     for name, entries in (target.addresses or {}).items():
         _aim_interface(aim, before, name, entries)
     if target.bgp is not None:
@@ -214,6 +214,18 @@ def _aim(actual: SwitchState, target: SwitchState) -> Rows:
         aim = {row: fields for row, fields in aim.items() if not row.startswith(_MAPS)}
         aim |= _OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith(_MAPS)}
     return aim
+
+
+def _with_lost(held: Rows, before: Rows) -> Rows:
+    """The rows of a switch, and the recorded ones that another AS number lost half-way.
+
+    Our set is there then, and families of neighbours are not; a table is empty or complete.
+    """
+    tables = {row.partition("|")[0] for row in held}
+    if _SET in held and "BGP_NEIGHBOR_AF" not in tables:
+        lost = (row for row in before if row.partition("|")[0] not in tables)
+        held |= {row: before[row] for row in lost if row.startswith("BGP_")}
+    return {row: dict(fields) for row, fields in held.items()}
 
 
 def _put(aim: Rows, row: str, own: Fields, *, stays: bool) -> None:

@@ -321,11 +321,11 @@ def _parse(answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
 def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
     _refuse(actual, target)
     plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
-    goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
+    (*goes, ends), strips, (mark, before, middle, after) = routing.plan_routing(actual, target)
     written, stripped, gone = _own_rows(actual, target, plans)
     forgets = db.by_row(plan.forgets() for plan in plans)
     first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
-    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+    first |= {**written, **mark, **before, **db.by_row(plan.first for plan in plans)}
     last = (plan.last | plan.touches for plan in plans)
     groups = [row for plan in plans for row in plan.groups]
     leaves = [row for plan in plans for row in plan.gone_rows]
@@ -334,6 +334,7 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
     return tuple(
         base.Change((line,))
         for lines in (
+            db.document(mark if any(goes) else {}),
             parts,
             *map(db.delete_rows, (leaves, *goes)),
             db.delete_fields(strips),
@@ -345,7 +346,7 @@ def _plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change
             db.document({**db.by_row(plan.sets for plan in plans), **middle}),
             db.document({**db.by_row(last), **after}),
             db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
-            db.delete_rows(gone),
+            db.delete_rows((*gone, *ends)),
             (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
         )
         for line in lines
