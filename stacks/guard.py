@@ -233,7 +233,7 @@ def _looks(config: pulumi.Config, given: GivenSecrets) -> bool:
 def _load(config: pulumi.Config) -> CheckedSite:
     value = cast("Json", config.get_object("cluster"))
     file = config_file(pulumi.get_stack())
-    return _tell_site(check_config_value(value, file, config.get("site")))
+    return _tell_site(check_config_value(value, file, config.get("site"), config.get_secret))
 
 
 def _tell_site(checked: CheckedSite) -> CheckedSite:

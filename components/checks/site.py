@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from difflib import get_close_matches
 from itertools import product
@@ -21,6 +21,7 @@ from components.core.record import record
 from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
+from components.model.places import list_secrets
 from components.model.worker_kinds import written_at
 from components.reading import host_ranges, port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
@@ -156,13 +157,24 @@ def load_checked_site(path: Path, *, reads_only: bool = False) -> CheckedSite:
     return check_loaded(load_site(path), str(path), reads_only=reads_only)
 
 
-def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
+def check_config_value(
+    value: Json,
+    source_file: Path | None,
+    site: Json = None,
+    given: Callable[[str], object] = lambda _: None,
+) -> CheckedSite:
     """Check the site of a stack's configuration, with the lines of its file.
 
-    `value` and `site` are `railyard:cluster` and `railyard:site` as Pulumi gave them.
+    `value` and `site` are `railyard:cluster` and `railyard:site` as Pulumi gave them; `given`
+    returns a secret that Pulumi gave, also one that is not in the file (in a user's test).
     """
     name = source_file.name if source_file else "the stack's configuration"
-    return check_loaded(load_config_value(value, source_file, site), name)
+    loaded = load_config_value(value, source_file, site)
+    if (spec := loaded.spec or loaded.partial) and (own := loaded.secrets):
+        names = {ref.secret for ref, _ in list_secrets(spec) if ref.secret}
+        known = own.encrypted | {each for each in names - own.in_clear if given(each) is not None}
+        loaded = replace(loaded, secrets=replace(own, encrypted=known))
+    return check_loaded(loaded, name)
 
 
 @without_collector()

@@ -70,6 +70,16 @@ def test_a_wrong_site_is_reported_with_its_own_lines(folder: Path) -> None:
     assert f"site.yaml:{line}" in report
 
 
+def test_a_run_may_give_secrets_that_the_file_of_the_stack_lacks(folder: Path) -> None:
+    (folder / "Pulumi.dev.yaml").write_text("config:\n  railyard:site: site.yaml\n")
+    given = run_with("site.yaml")
+    assert len(record_main(given).resources) > 10
+    kept = {key: value for key, value in given.config.items() if key != "k3s_token"}
+    report, _ = record_refusal(replace(given, config=kept))
+    assert report.count("secret-value: ") == 1
+    assert "secret-value: the secret railyard:k3s_token is not in" in report
+
+
 def test_the_stacks_file_may_lie_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = folder / "stacks"
     elsewhere.mkdir()
