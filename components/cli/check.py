@@ -13,10 +13,13 @@ from components.checks.render import RULES_PAGE
 from components.cli.app import say
 from components.cli.check_files import Form, check_files
 from components.core.errors import UsageError
+from components.core.plain_text import shortened
 from components.reading.schema import publish_schema
 from components.reading.wording import did_you_mean
 
 WAIVABLE: Final = {each.name for each in RULES} - {*NEVER_WAIVED}
+_SHOWN: Final = 12
+"""Names of rules in the hint for an unknown one: two lines of a terminal."""
 
 
 def check(
@@ -53,7 +56,9 @@ def explain(
         say("\n".join(f"{name:<{width}}  {first}" for name, first in firsts.items()))
         return
     if rule not in pages:
-        hint = did_you_mean(rule, [*pages])
+        alike = [f"`{name}`" for name in pages if rule.lower() in name.split("-")]
+        several = f" Rules with this word: {shortened(alike, _SHOWN)}." if len(alike) > 1 else ""
+        hint = several or did_you_mean(rule, [*pages])
         fix = "`railyard explain` without a name lists all rules."
         raise UsageError(f"there is no rule {rule!r}.{hint}\n  fix    {fix}")
     way = f'A site may waive it with a reason: `waive: {{{rule}: "…"}}`.\n\n'

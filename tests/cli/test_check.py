@@ -257,6 +257,9 @@ def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) ->
     done = railyard("explain", "mtu-chian")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("there is no rule 'mtu-chian'. Did you mean `mtu-chain`?")
+    done = railyard("explain", "MTU")
+    assert done.err.startswith("there is no rule 'MTU'. Rules with this word: `")
+    assert "`mtu-chain`" in done.err.splitlines()[0]
 
 
 @pytest.mark.parametrize(
