@@ -10,7 +10,6 @@ from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import INDEX, Lock, open_bundle, wanted_of
 from components.checks.rule import Finding, Findings, at, find, places
 from components.core.errors import SpecError
-from components.core.plain_text import shortened
 from components.core.problem import Place
 from components.core.record import record
 from components.model.cluster import RESERVED, ClusterSpec
@@ -126,12 +125,9 @@ class Unpinned:
     @property
     def what(self) -> str:
         """The fault, in one sentence."""
-        has = "has" if len(self.artefacts) == 1 else "have"
         *most, last = [each.name for each in self.artefacts]
-        named = shortened([*most, last], _NAMED)
-        if most and len(most) < _NAMED:
-            named = f"{', '.join(most)} and {last}"
-        return f"{named} {has} no checksum in the site or its lock, so what is served may change."
+        named = f"{', '.join(most)} and {last} have" if most else f"{last} has"
+        return f"{named} no checksum in the site or its lock, so what is served may change."
 
     @property
     def fix(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft7Validator, ValidationError, validate
 
 from components.checks.registry import rule_pages
+from components.checks.site import load_checked_site
 from components.cli.app import say
 from components.core.problem import Json
 from components.reading.load import CONFIG_KEY, load_site, parse_site
@@ -260,6 +261,14 @@ def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) ->
     done = railyard("explain", "MTU")
     assert done.err.startswith("there is no rule 'MTU'. Rules with this word: `")
     assert "`mtu-chain`" in done.err.splitlines()[0]
+
+
+def test_all_artefacts_without_a_checksum_are_named(railyard: Call, tmp_path: Path) -> None:
+    site = _example(tmp_path, pinned=False)
+    named = railyard("check", str(site)).out.partition(" have no checksum")[0]
+    unpinned = load_checked_site(site).unpinned.artefacts
+    assert len(unpinned) > 8
+    assert all(each.name in named for each in unpinned)
 
 
 @pytest.mark.parametrize(
