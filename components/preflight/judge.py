@@ -44,14 +44,16 @@ _OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
 _YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
 """Values that cloud-init 22.4.2 treats as true (`util.translate_bool`), and an old word for it."""
 _SESSIONS: Final = {
+    r"Nothing was sent\.": "login-key",
     r"\bsudo\b": "sudo",
-    r"refuse[sd] (the|our) (SSH )?(key|password)|user \S+ is refused|not a private key"
-    "|Permission denied": "login",
+    r"refuse[sd] (the|our) (SSH )?(key|password)|user \S+ is refused|Permission denied": "login",
     "accepted the login, but did not finish": "answer",
 }
 """Pattern in a session's error to the finding."""
 NO_SESSION: Final = frozenset({*_SESSIONS.values(), "reach", "host-key"})
 """The rules of devices that could not be read."""
+LOGINS: Final = frozenset({"login", "login-key"})
+"""Those of a login without its secret."""
 _ABSENT: Final = (
     (r"kernel\.atsSupport\.configured", "ats-support"),
     (r"pci\.(.*)\.current_owner", "esxi-pci"),

@@ -175,7 +175,7 @@ def run_preflight(
     charts = (f"{each.name} {each.version}" for each in artefacts.charts_without_images(spec, lock))
     findings = (
         *(lack(HERE, "secret", "none", name=name, variable=env_name(name)) for name in lacking),
-        *(each for each in judged if each.rule != "login" or each.device not in mute),
+        *(each for each in judged if each.rule not in judge.LOGINS or each.device not in mute),
         *judge.judge_links(drifts),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *(lack(HERE, "chart-images", f"{chart} is not in the lock") for chart in charts),

@@ -154,6 +154,10 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "reach": lambda: session("gpu01 (root@10.0.0.1:22) is not reachable within 20 s: no answer"),
     "host-key": lambda: session("the host key is not the pinned one", stranger=True),
     "login": lambda: session("gpu01 (root@10.0.0.1:22) refuses the key of user root"),
+    "login-key": lambda: session(
+        "gpu01 (root@10.0.0.1:22): the secret opener does not open the private key key. Nothing was"
+        " sent.\n  fix        correct one of the two"
+    ),
     "sudo": lambda: session("gpu01 (nvidia@10.0.0.1:22) wants a password for sudo. Add as root"),
     "answer": lambda: session("gpu01 accepted the login, but did not finish within 60 s: check"),
     "clock": lambda: host({"time": "1789992800"}),

@@ -199,14 +199,25 @@ def test_a_device_without_a_session_has_one_fix() -> None:
     assert (found.actual, found.fix) == (reset, "see the log of its SSH server")
 
 
+def test_a_login_without_a_key_of_ours_does_not_blame_the_device() -> None:
+    endpoint = Endpoint("gpu01", "host", "192.168.1.30", 22, "root", "", private_key_secret="key")
+    said = partial(fault_text, login.__file__, endpoint=endpoint, path="/a", key="key", why="none")
+    with pytest.raises(DeviceError) as caught:
+        client_key(endpoint, {"key": "no key"})
+    rows = ("empty-agent", "no-agent", "no-passphrase")
+    opened = said("wrong-passphrase", opener="opener")
+    for text in (str(caught.value), opened, *map(said, rows)):
+        (found,) = session(text)
+        assert (found.rule, found.severity) == ("login-key", "error")
+        assert "the device was not asked" in found.what
+        assert "firewall" not in found.fix
+
+
 def test_each_way_to_say_that_a_login_is_refused_is_read_so() -> None:
     endpoint = Endpoint("ufm", "host", "192.168.1.30", 22, "admin", "", "ufm_password", "ssh_key")
-    with pytest.raises(DeviceError) as caught:
-        client_key(endpoint, {"ssh_key": "no key"})
     said = partial(fault_text, login.__file__, endpoint=endpoint, where=endpoint.where)
     refused = partial(said, "refused-login", who="switch", advice="check the secret ufm_password")
     texts = (
-        str(caught.value),
         f"{endpoint.where} refused our SSH key (secret ssh_key): no more methods",
         said("api-password"),
         said("refused-password", what="enable", secret="enable", words="Bad"),
