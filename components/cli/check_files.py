@@ -88,9 +88,13 @@ def check_file(file: str) -> Report:
             loaded = parse_site(content.decode(), STDIN)
         except UnicodeDecodeError as error:
             raise UsageError(f"{STDIN}: not a text in UTF-8 (byte {error.start}).") from error
-    else:
-        loaded = load_site(Path(file))
-    checked = check_loaded(loaded, STDIN if file == "-" else file)
+        return report_of(loaded, STDIN)
+    return report_of(load_site(Path(file)), file)
+
+
+def report_of(loaded: Loaded, file: str) -> Report:
+    """Run the rules on a loaded file, and find refusals."""
+    checked = check_loaded(loaded, file)
     found: list[Finding] = []
     # The lock of a text on standard input is not known, so nothing is refused there.
     if (spec := loaded.spec or loaded.partial) and checked.lock.path is not None:

@@ -7,12 +7,14 @@ from typing import Annotated
 
 from components.checks.site import load_checked_site
 from components.cli.app import SitePath, TextOrJson, option, say
+from components.cli.check_files import report_of
 from components.core.errors import UsageError
 from components.core.templates import fault_text
 from components.model.kubernetes import ExistingPlane
 from components.plan import text as texts
 from components.plan.make import make_plan
 from components.preflight.cluster import NAME, render_logins, render_rbac, rights_of
+from components.reading.load import load_site
 from components.reading.site_path import stack_for
 
 
@@ -40,8 +42,8 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     if (summary or rights) and (device or stage or scripts or summary is rights):
         name = "--rights" if rights else "--summary"
         raise UsageError(f"{name} is of the whole site.\n  fix    leave the other options out.")
-    checked = load_checked_site(file)
-    spec = checked.spec_or_raise()
+    report = report_of(load_site(file), str(file))
+    checked, spec = report.checked, report.checked.spec_or_raise()
     if rights:
         existing = isinstance(spec.kubernetes, ExistingPlane)
         more = f"# the cluster: `railyard rbac {file}` prints the roles\n" if existing else ""
@@ -56,6 +58,9 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         say(texts.render_summary(planned, spec), nl=False)
     else:
         say(texts.render_plan(planned, choice), nl=False)
+        if report.refused and choice == texts.Choice(scripts=scripts):
+            rules = ", ".join(dict.fromkeys(each.rule for each in report.refused))
+            say(f"\n# An update would refuse this site: {rules}; see `railyard check {file}`.")
 
 
 def rbac(

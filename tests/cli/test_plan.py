@@ -10,6 +10,7 @@ from components.plan.make import make_plan, scripts_of
 from tests.checks.cases import CASES
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
+from tests.graph.locked import pin_beside
 
 EXAMPLE = str(EXAMPLES / "dgx-roce" / "site.yaml")
 DEV = str(EXAMPLES.parent / "Pulumi.dev.yaml")
@@ -22,6 +23,16 @@ def test_a_plan_is_printed_and_is_the_same_twice(railyard: Call) -> None:
     assert first.out.startswith("# Plan of dgx-roce, stack dgx-roce, digest ")
     assert "# 1/2, 1/4: trunk_vlans=112" in first.out
     assert "interface ethernet 1/2" in railyard("plan", EXAMPLE, "--scripts").out
+
+
+def test_a_plan_ends_with_what_an_update_would_refuse(railyard: Call, tmp_path: Path) -> None:
+    line = f"# An update would refuse this site: unpinned; see `railyard check {EXAMPLE}`."
+    assert railyard("plan", EXAMPLE).out.endswith(f"\n{line}\n")
+    assert line not in railyard("plan", EXAMPLE, "--host", "gpu02").out
+    site = tmp_path / "site.yaml"
+    site.write_text(Path(EXAMPLE).read_text())
+    pin_beside(site)
+    assert "An update would refuse" not in railyard("plan", str(site)).out
 
 
 def test_json_has_every_step(railyard: Call) -> None:
