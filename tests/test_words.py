@@ -18,6 +18,8 @@ from typing import Final, Literal
 import pytest
 import yaml
 
+from components.core.templates import LOADER
+
 ROOT: Final = Path(__file__).parents[1]
 BANNED: Final = re.compile(
     r"\b(told|somebody|nobody|stands|anew|a hand|as it was left)\b(?!-)", re.IGNORECASE
@@ -58,15 +60,20 @@ MESSAGES: Final[Mapping[str, int]] = {}
 """Rooms above the goal in messages, with their limit."""
 
 
-def texts_of(source: str) -> Iterator[tuple[int, str, Kind]]:
+@cache
+def texts_of(source: str) -> tuple[tuple[int, str, Kind], ...]:
     """Each text of a module with its line: docstrings, and other strings of several words.
 
     A string of one word is a name or a value, such as the system user `nobody`. The holes of an
     f-string are one character each, so that its words stay together.
     """
+    return tuple(_texts_of(ast.parse(source)))
+
+
+def _texts_of(module: ast.Module) -> Iterator[tuple[int, str, Kind]]:
     parts: set[int] = set()
     alone: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.Expr):
             alone.add(id(node.value))
         if isinstance(node, ast.JoinedStr):
@@ -111,7 +118,7 @@ def room_texts(room: str, kind: Kind) -> tuple[str, ...]:
         if found == kind
     ]
     for table in sorted(folder.rglob("findings.yaml")) if kind == "message" else ():
-        rows: Mapping[str, Mapping[str, str]] = yaml.safe_load(table.read_text())
+        rows: Mapping[str, Mapping[str, str]] = yaml.load(table.read_text(), LOADER)  # noqa: S506 - a safe one
         texts += [text for row in rows.values() for text in row.values()]
     return tuple(text for text in texts if len(text.split()) >= shortest)
 
