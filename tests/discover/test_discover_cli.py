@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "dgx-roce" / "site.yaml"
+from tests.cli.conftest import Call, Ended, railyard
+
+__all__ = ["railyard"]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
+
+Discover = Callable[..., Ended]
 
 
-def discover(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    call = "from components.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", call, "discover", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **environment},
-    )
+@pytest.fixture
+def discover(railyard: Call, monkeypatch: pytest.MonkeyPatch) -> Discover:
+    def call(*words: str, **environment: str) -> Ended:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return railyard("discover", *words)
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,23 @@ def discover(*words: str, **environment: str) -> subprocess.CompletedProcess[str
         (("--file", str(EXAMPLE), "--identity", "no-such-key"), "the private key cannot be read"),
     ],
 )
-def test_what_is_missing_is_said_and_nobody_is_asked(words: tuple[str, ...], text: str) -> None:
+def test_what_is_missing_is_said_and_nobody_is_asked(
+    discover: Discover, words: tuple[str, ...], text: str
+) -> None:
     done = discover("gpu01", *words)
-    assert done.returncode == 2
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 2
+    assert text in done.err
 
 
-def test_an_unknown_host_alone_needs_no_key() -> None:
+def test_an_unknown_host_alone_needs_no_key(discover: Discover) -> None:
     done = discover("gpu99", "--file", str(EXAMPLE))
-    assert done.returncode == 2
-    assert "gpu99 is not a host of" in done.stdout
-    assert "its hosts: mgmt01, gpu01, gpu02" in done.stdout
+    assert done.code == 2
+    assert "gpu99 is not a host of" in done.out
+    assert "its hosts: mgmt01, gpu01, gpu02" in done.out
 
 
-def test_a_key_that_is_none_is_said_for_each_host() -> None:
+def test_a_key_that_is_none_is_said_for_each_host(discover: Discover) -> None:
     done = discover("gpu01", "--file", str(EXAMPLE), RAILYARD_SECRET_SSH_PRIVATE_KEY="nonsense")
-    assert done.returncode == 4
-    assert "the secret ssh_private_key is not a private key" in done.stdout
+    assert done.code == 4
+    assert "the secret ssh_private_key is not a private key" in done.out
     assert EXAMPLE.read_text().count("link_width") == 0
