@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -28,9 +29,11 @@ from components.reading.load import MARK
 from tests.cli.conftest import Call, railyard
 
 ROOT = Path(__file__).parents[2]
+PACKED = cache(pack_wheel)
+"""The code does not change while tests run, and packing it was most of what they took."""
 FILES = {
     *("Pulumi.yaml", "Pulumi.site.yaml", "__main__.py", "site.yaml", "requirements.txt"),
-    *(".gitignore", ".github/workflows/preview.yml", f"vendor/{pack_wheel().name}"),
+    *(".gitignore", ".github/workflows/preview.yml", f"vendor/{PACKED().name}"),
 }
 __all__ = ["railyard"]
 
@@ -41,6 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("components.cli.init.pack_wheel", PACKED)
     for name in ("PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
