@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -110,34 +109,27 @@ def test_a_command_without_its_package_is_not_listed() -> None:
     assert COMMANDS["lab"].installed
 
 
-def _complete(folder: Path, words: str) -> list[str]:
-    environ = {
-        **os.environ,
-        "_RAILYARD_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", "from components.cli.main import main; main()"],
-        cwd=folder,
-        env={**environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout.split()
-
-
-def test_completion_knows_commands_verbs_and_stacks(tmp_path: Path) -> None:
+def test_completion_knows_commands_verbs_and_stacks(
+    railyard: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for stack in ("dev", "prod.eu"):
         (tmp_path / f"Pulumi.{stack}.yaml").touch()
     (tmp_path / "Pulumi.yaml").touch()
-    assert _complete(tmp_path, "railyard d") == ["draw", "drift", "discover"]
-    assert _complete(tmp_path, "railyard judge n") == ["nccl", "node"]
-    assert _complete(tmp_path, "railyard cloud ") == ["export"]
-    assert _complete(tmp_path, "railyard drift ") == ["dev", "prod.eu"]
-    assert _complete(tmp_path, "railyard accept p") == ["prod.eu"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("_RAILYARD_COMPLETE", "complete_bash")
+
+    def complete(words: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        done = railyard()
+        assert (done.code, done.err) == (0, "")
+        return done.out.split()
+
+    assert complete("railyard d") == ["draw", "drift", "discover"]
+    assert complete("railyard judge n") == ["nccl", "node"]
+    assert complete("railyard cloud ") == ["export"]
+    assert complete("railyard drift ") == ["dev", "prod.eu"]
+    assert complete("railyard accept p") == ["prod.eu"]
 
 
 def test_completion_can_be_installed_from_the_top_level_alone(railyard: Call) -> None:
