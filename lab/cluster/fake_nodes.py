@@ -21,6 +21,9 @@ HOST = "lab.railyard.dev/host"
 """The machine of a node, which may be called otherwise."""
 POD_RANGE = "198.18.0.0/16"
 """Of the benchmark range: pod addresses cannot be loopback (sources.md#kubernetes-in-the-lab)."""
+LEASE_S = 200
+"""kwok renews a lease after a quarter of it. A node of the lab is lost when its K3s reports nothing
+(`reports.py`), and each lease that is written makes the node agent look at the whole cluster."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -100,7 +103,7 @@ def start_kwok(
         folder: where its log goes.
         stages: file names under `lab/cluster/stages`.
     """
-    # A fresh kwok waits 40 s for the leases of the one before it (run and seen).
+    # A fresh kwok waits for the leases of the one before it to end (run and seen).
     api.request("DELETE", _LEASES)
     argv = [
         str(binary),
@@ -108,7 +111,7 @@ def start_kwok(
         f"--manage-nodes-with-annotation-selector={PLAYED_BY_KWOK}=fake",
         "--node-ip=127.0.0.1",
         f"--cidr={POD_RANGE}",
-        "--node-lease-duration-seconds=40",
+        f"--node-lease-duration-seconds={LEASE_S}",
         *(f"--config={STAGES / name}" for name in stages),
     ]
     child = Child("kwok", argv, folder / "logs" / "kwok.log")

@@ -301,6 +301,8 @@ class ControlPlane:
             ("use-service-account-credentials", "true"),
             ("kube-api-qps", "200"),
             ("kube-api-burst", "400"),
+            # Longer than a lease of a node (fake_nodes.py): the lab says itself when one is lost.
+            ("node-monitor-grace-period", "300s"),
         ]
 
     def _scheduler(self) -> list[tuple[str, str | None]]:
