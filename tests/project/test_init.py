@@ -92,8 +92,10 @@ def test_check_names_each_value_that_is_still_the_examples(
     shipped = (ROOT / "examples" / example / "site.yaml").read_text()
     assert yaml.safe_load(site.read_text()) == yaml.safe_load(shipped)
     for lines in site.read_text().splitlines():  # each address of a machine asks to be changed
-        if re.search(r"\b(address|host_key|project|pci): ", lines):
+        if re.search(r"\b(address|host_key|project|pci|uid|etc_hosts): ", lines):
             assert MARK in lines, lines
+        if "netdev: " in lines:
+            assert "name in `ip -br link` (netdev)" in lines
 
 
 def unmarked(site: Path) -> CheckedSite:
