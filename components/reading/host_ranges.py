@@ -31,6 +31,10 @@ RANGE: Final = rf"\[({_RUN}(?:,{_RUN})*)\]"
 BRACKETS: Final = re.compile(RANGE)
 _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 """A range as Ansible (`[01:16]`) and shells (`[01..16]`) write it."""
+_LONG: Final = re.compile(r"\[[0-9,-]*[0-9]{10}[0-9,-]*\]")
+_IPV4: Final = re.compile(r"(?:(?:[0-9]+|@)\.){3}(?:[0-9]+|@)(?:/[0-9]+)?")
+"""An address whose ranges are each an `@`."""
+_SMALLER: Final = "write a smaller range, or split the site"
 
 
 class _Read(NamedTuple):
@@ -177,16 +181,27 @@ def _slip(text: str) -> tuple[str, str] | None:
     if slip := _SLIP.search(text):
         better = f"{text[: slip.start()]}[{slip[1]}-{slip[2]}]{text[slip.end() :]}"
         return f"{text} is not a range", f"write {better}"
+    shown = show_value(text)
+    if _LONG.search(text):
+        return f"{shown} has a number of more than nine digits", _SMALLER
     for found in BRACKETS.finditer(text):
         head, tail = text[: found.start()], text[found.end() :]
         for first, last in _runs(found[1]):
             if int(first) > int(last):
-                return f"{text} runs backwards", f"write {head}[{last}-{first}]{tail}"
+                return f"{shown} runs backwards", f"write {head}[{last}-{first}]{tail}"
             if len(first) != len(last) and "0" in {first[:-1][:1], last[0]}:
                 width = max(len(first), len(last))
                 better = f"write {head}[{first.zfill(width)}-{last.zfill(width)}]{tail}"
-                return f"the numbers of {text} differ in their width", better
+                return f"the numbers of {shown} differ in their width", better
     return None
+
+
+def _past_ipv4(text: str) -> str:
+    """Return the number of an IPv4 address with ranges that no such address has; empty if none."""
+    if not _IPV4.fullmatch(BRACKETS.sub("@", text)):
+        return ""
+    ends = (last for bracket in BRACKETS.findall(text) for _, last in _runs(bracket))
+    return next((last for last in ends if int(last) > 255), "")  # noqa: PLR2004 - one byte
 
 
 @dataclass(slots=True)
@@ -197,6 +212,8 @@ class _Expansion:
     templates: dict[str, _Read] = field(default_factory=dict[str, _Read])
     whole: dict[str, _Read | None] = field(default_factory=dict[str, "_Read | None"])
     """Each template with what its own template has; None if one of them cannot be read."""
+    readable: bool = True
+    """Whether `host_templates` is a mapping, if the file has it."""
     used: set[str] = field(default_factory=set[str])
     hosts: list[_Read] = field(default_factory=list[_Read])
     names: dict[str, _Read] = field(default_factory=dict[str, _Read])
@@ -231,7 +248,8 @@ class _Expansion:
                 self.refuse(TEMPLATE_RULE, (read.at(key),), what, f"remove `{key}`.")
 
     def read_templates(self, read: _Read) -> None:
-        for name in read.keys if self._is_mapping(read) else ():
+        self.readable = self._is_mapping(read)
+        for name in read.keys:
             self.templates[name] = read.at(name)
             self._keeps(self.templates[name], f"the template {name}")
             if not self._is_mapping(self.templates[name]):
@@ -246,7 +264,8 @@ class _Expansion:
             what = f"the templates {' -> '.join(names)} extend each other in a circle."
             what = what if names[1:] != [name] else f"the template {name} extends itself."
             places = tuple(self.templates[each].at("template") for each in names[:-1])
-            self.refuse(TEMPLATE_RULE, places, what, "remove `template` from one of them.")
+            fix = "remove `template` from one of them." if len(places) > 1 else "remove it."
+            self.refuse(TEMPLATE_RULE, places, what, fix)
             return None
         if name not in self.whole and name in self.templates:
             own = whole = self.templates[name]
@@ -264,7 +283,7 @@ class _Expansion:
         if not isinstance(taken.value, str):
             self._refuse_type(taken, "the name of a template")
             return ""
-        if taken.value not in self.templates:
+        if taken.value not in self.templates and self.readable:
             known = [*self.templates]
             what = f"the file lacks the template {taken.value}.{did_you_mean(taken.value, known)}"
             fix = f"choose one of: {', '.join(known)}." if known else "write it: `host_templates:`."
@@ -312,14 +331,14 @@ class _Expansion:
         name = read.value if isinstance(read.value, str) else ""
         found, rest = BRACKETS.findall(name), BRACKETS.sub("", name)
         fault, count = _slip(name), count_of(found[0]) if found else 1
+        shown = show_value(name)
         if not fault and "[" in rest:
-            fault = f"{name} is not a range", f"write {rest.partition('[')[0]}[01-16]"
+            fault = f"{shown} is not a range", f"write {rest.partition('[')[0]}[01-16]"
         elif not fault and len(found) > 1:
             better = "write an entry for each value of the first one"
-            fault = f"{name} has {len(found)} ranges", better
+            fault = f"{shown} has {len(found)} ranges", better
         elif not fault and found and (hosts := len(self.hosts) + count) > MOST_HOSTS:
-            better = "write a smaller range, or split the site"
-            fault = f"{name} makes {hosts} hosts, more than {MOST_HOSTS}", better
+            fault = f"{shown} makes {hosts} hosts, more than {MOST_HOSTS}", _SMALLER
         if fault:
             self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"{fault[1]}.")
             return None
@@ -344,6 +363,11 @@ class _Expansion:
                         fix = f"one value, for example {text.replace(f'[{bracket}]', first)}"
                     what = f"{hosts}, and {text} counts {own}."
                     self.refuse(RANGE_RULE, (read, name), what, f"write {fix}.")
+                elif last := _past_ipv4(text):
+                    what = f"{text} counts to {last}, and no IPv4 address has a number above 255."
+                    fix = "write an entry of hosts for each network."
+                    self.refuse(RANGE_RULE, (read,), what, fix)
+                    break
         return len(self.problems) == known
 
     def _parts(self, entry: _Read, names: list[str]) -> dict[str, _Read]:

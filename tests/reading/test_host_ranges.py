@@ -203,6 +203,34 @@ def test_odd_templates_and_hosts_are_reported(entry: dict[str, Any], templates: 
     assert all(problem.fix for problem in checked.problems)
 
 
+@pytest.mark.parametrize(
+    ("name", "address", "words"),
+    [
+        ("gpu[1-1000000000]", "10.9.0.[1-4]", "gpu[1-1000000000] has a number of more than nine"),
+        ("gpu[1-4]", "10.9.0.[1-1000000000]", "10.9.0.[1-1000000000] has a number of more than"),
+        ("gpu[1-4]", "10.9.0.[254-257]", "10.9.0.[254-257] counts to 257, and no IPv4 address"),
+        ("gpu[1-4]", "10.9.0.[1-999999999]", "gpu[1-4] is 4 hosts, and 10.9.0.[1-999999999] co"),
+        (f"gpu[{'1,' * 9999}1]", "10.9.0.[1-4]", "1,1... makes 10001 hosts, more than 4096."),
+    ],
+)
+def test_each_slip_of_a_range_is_one_short_problem(name: str, address: str, words: str) -> None:
+    login = {**SITE["hosts"][1]["ssh"], "address": address}
+    entry = {**SITE["hosts"][1], "name": name, "ssh": login}
+    found = load(yaml.safe_dump({**SITE, "hosts": [*SITE["hosts"][:1], entry]})).problems
+    (problem,) = found
+    assert (problem.rule, words in problem.what) == ("host-range", True), problem.what
+    assert problem.where[0].line
+    assert len(problem.what) + len(problem.fix) < 300
+
+
+@pytest.mark.parametrize("templates", [None, [], "gpu"])
+def test_templates_that_cannot_be_read_are_one_problem(templates: Json) -> None:
+    entry = {"name": "gpu9", "template": "gpu"}
+    text = yaml.safe_dump({**SITE, "host_templates": templates, "hosts": [*SITE["hosts"], entry]})
+    (problem,) = load(text).problems
+    assert problem.what.startswith("host_templates is ")
+
+
 def test_a_bracket_below_each_is_kept() -> None:
     entry = {"name": "gpu[01-03]", "each": {"gpu03": {"node_name": "g[1-2]"}}}
     assert hosts({"hosts": [entry]}) == [
