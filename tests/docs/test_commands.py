@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ SED = re.compile(r"""sed 's\|(.+)\|(.+)\|' (\S+) > (\S+)""")
 _INLINE = re.compile(r"`([^`\n]+)`")
 
 
+@cache
 def _make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -56,6 +58,7 @@ def _calls(page: Path, program: str) -> list[list[str]]:
     return found
 
 
+@cache
 def _subcommands() -> dict[str, set[str]]:
     return {
         entry.name: set(getattr(load_command(entry), "commands", {})) for entry in list_commands()
