@@ -42,11 +42,13 @@ def kinds_of(line: str) -> set[str]:
     return {failure.kind for failure in finder.failures}
 
 
-@pytest.mark.parametrize("recorded", TEXTS, ids=lambda each: each[4][:40])
-def test_a_text_of_the_sources_has_its_meaning(recorded: list[str]) -> None:
-    *_, kinds, text = recorded
-    found = set[str]().union(*(kinds_of(line) for line in samples(text)))
-    assert found == set(kinds.split(",")) - {"-"}
+def test_a_text_of_the_sources_has_its_meaning() -> None:
+    wrong: dict[str, set[str]] = {}
+    for *_, kinds, text in TEXTS:
+        found = set[str]().union(*(kinds_of(line) for line in samples(text)))
+        if found != set(kinds.split(",")) - {"-"}:
+            wrong[text] = found
+    assert wrong == {}
 
 
 IB: Final = "NET/IB : mlx5_3:1 "
