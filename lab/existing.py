@@ -28,8 +28,8 @@ from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
 from components.model.units import SecretRef, Ssh
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import RemoteStep, render_remote_command
-from lab.cluster.build import K3S_VERSION
 from lab.cluster.pod_view import DISTRIBUTION
+from lab.cluster.release import K3S_VERSION
 from lab.keys import host_key
 from lab.site import FIRST_HOST, SSH_PORT, block_of
 from lab.steps import run_step_on_host

@@ -13,13 +13,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.cluster.build import build_folder
+from lab.cluster.release import PROGRAMS_VARIABLE, RELEASE_VARIABLE
+
 FILES = ("k3s", "install.sh")
 MIRROR = "/opt/railyard-mirror"
 """Where a lab host finds the mirror; the launcher looks for lab.env there."""
 LATER = ("v1.36.4+k3s1", "v1.37.1+k3s1")
 """Releases to upgrade to, each in a folder of the mirror: the same program, which says that it is
 of that release. Its API server keeps the release that the lab is built from."""
-RELEASE_VARIABLE = "RAILYARD_K3S_RELEASE"
 _SOURCE = Path(__file__).parent / "mirror"
 
 
@@ -75,6 +77,7 @@ def publish(host_root: Path, places: LabPlaces) -> Path:
     values = {
         "RAILYARD_CACHE": places.cache,
         "RAILYARD_LAB_CONTROL": places.control,
+        PROGRAMS_VARIABLE: build_folder(places.cache),
         "RAILYARD_PROJECT": places.project,
         "RAILYARD_PYTHON": places.python,
     }

@@ -25,12 +25,11 @@ from typing import cast
 from components.core.errors import DeviceError
 from lab.cache import cache_root
 from lab.cluster.document import Json, text_at
+from lab.cluster.release import K3S_VERSION
 from lab.engine.go import COMPILER_ENVIRONMENT, COMPILER_FLAGS, find_go
 from lab.engine.progress import locked, run_shown
 
 KUBERNETES_VERSION = "v1.36.3"
-K3S_VERSION = "v1.36.3+k3s1"
-"""Stamped into the servers, because a K3s server reports its own version at /version."""
 
 _TOOLS = Path(__file__).parent / "tools"
 _STAMP = "k8s.io/component-base/version"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cluster.api import Api
-from lab.cluster.build import K3S_VERSION
 from lab.cluster.document import Doc, Json, doc_at
 from lab.cluster.process import Child
+from lab.cluster.release import K3S_VERSION
 
 STAGES = Path(__file__).parent / "stages"
 PLAYED_BY_KWOK = "kwok.x-k8s.io/node"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,8 @@ from typing import Literal, TypeAlias, cast
 import yaml
 
 from components.core.errors import DeviceError
-from lab.cluster.artefact import RELEASE_VARIABLE
-from lab.cluster.build import K3S_VERSION
 from lab.cluster.document import Json, as_doc
+from lab.cluster.release import K3S_VERSION, RELEASE_VARIABLE
 
 Role = Literal["server", "agent"]
 Flags: TypeAlias = "dict[str, list[str]]"
@@ -85,7 +83,7 @@ def own_release() -> str:
 def read_hostname(paths: HostPaths) -> str:
     """Give the host's name: its own file first, then the kernel's."""
     file = paths.at("/etc/hostname")
-    return file.read_text().strip() if file.is_file() else socket.gethostname()
+    return file.read_text().strip() if file.is_file() else os.uname().nodename
 
 
 def load_flags(paths: HostPaths) -> Flags:

@@ -19,7 +19,7 @@ from typing import Final
 import yaml
 
 from lab.cluster.artefact import checksums, read_artefact
-from lab.cluster.build import K3S_VERSION
+from lab.cluster.release import K3S_VERSION
 
 CHARTS: Final = Path(__file__).parents[1] / "cluster" / "charts"
 _RELEASES: Final = f"github.com/k3s-io/k3s/releases/download/{K3S_VERSION}"
