@@ -132,6 +132,8 @@ class _Refused:
         known = sorted(self.owner.model_fields) if self.owner else []
         hint = did_you_mean(self.key, known)
         listed = f"; the keys known here are {', '.join(known)}" if known else ""
+        if self.key.startswith("x-"):
+            listed = ", or write it at the top of the file: only there a key may begin with `x-`"
         what = f"`{self.key}` is not a key of {render_path(self.path[:-1])}.{hint}"
         fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
         found = _problem("unknown-key", self.path, self.value, what, fix)

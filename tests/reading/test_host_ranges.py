@@ -231,6 +231,13 @@ def test_templates_that_cannot_be_read_are_one_problem(templates: Json) -> None:
     assert problem.what.startswith("host_templates is ")
 
 
+def test_a_free_key_below_the_top_is_told_where_it_may_be() -> None:
+    document = {**SITE, "x-note": 1, "rdma": {**SITE["rdma"], "x-note": 1}}
+    (problem,) = load(yaml.safe_dump(document)).problems
+    assert problem.what == "`x-note` is not a key of rdma."
+    assert problem.fix.endswith("at the top of the file: only there a key may begin with `x-`.")
+
+
 def test_a_bracket_below_each_is_kept() -> None:
     entry = {"name": "gpu[01-03]", "each": {"gpu03": {"node_name": "g[1-2]"}}}
     assert hosts({"hosts": [entry]}) == [
