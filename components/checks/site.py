@@ -30,8 +30,11 @@ from components.reading.site_path import find_project
 _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')
 """A position in a path: `hosts[3]`, `ports["1/1"]`."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/\[\],-]*[A-Za-z0-9\]]|[A-Za-z0-9]")
-_ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b")
-"""An IPv4 address or network in the text of a fault; addresses in fixes keep problems apart."""
+_ADDRESS: Final = re.compile(
+    r"\b\d{1,3}(?:\.\d{1,3}){3,4}(?:/\d{1,2})?\b|[\da-fA-F:]*::[\da-fA-F:]*(?:/\d{1,3})?"
+)
+"""An IP address or network in the text of a fault, also an IPv4 address with a part too many;
+addresses in fixes keep problems apart."""
 _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
     "ports": ("port", "ports"), "breakouts": ("port", "ports"), "nics": ("NIC", "NICs"),

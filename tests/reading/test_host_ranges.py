@@ -231,6 +231,16 @@ def test_templates_that_cannot_be_read_are_one_problem(templates: Json) -> None:
     assert problem.what.startswith("host_templates is ")
 
 
+@pytest.mark.parametrize(
+    ("address", "rule"), [("fd00::[1-16]", "node-address"), ("10.9.0.[1-16].[1-16]", "malformed")]
+)
+def test_a_wrong_address_of_a_range_is_one_problem(address: str, rule: str) -> None:
+    text = LARGE.replace('address: "192.168.2.[11-26]"', f'address: "{address}"')
+    assert text != LARGE
+    (problem,) = check_loaded(load(text), "site.yaml").problems
+    assert (problem.rule, problem.more) == (rule, 15)
+
+
 def test_a_free_key_below_the_top_is_told_where_it_may_be() -> None:
     document = {**SITE, "x-note": 1, "rdma": {**SITE["rdma"], "x-note": 1}}
     (problem,) = load(yaml.safe_dump(document)).problems
