@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from components.core.plain_text import shortened
 from components.core.problem import Finding, Json, Lines, Place, Severity, SpecPath, Spot
 from components.model.texts import in_words
 from components.reading.wording import did_you_mean, show_value, wrong_type
@@ -34,6 +35,8 @@ _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 _LONG: Final = re.compile(r"\[[0-9,-]*[0-9]{10}[0-9,-]*\]")
 _IPV4: Final = re.compile(r"(?:(?:[0-9]+|@)\.){3}(?:[0-9]+|@)(?:/[0-9]+)?")
 """An address whose ranges are each an `@`."""
+_SHOWN: Final = 12
+"""Most names of templates in one sentence."""
 _SMALLER: Final = "write a smaller range, or split the site"
 
 
@@ -257,23 +260,32 @@ class _Expansion:
         for name in self.templates:
             self._whole(name)
 
-    def _whole(self, name: str, chain: tuple[str, ...] = ()) -> _Read | None:
+    def _whole(self, name: str) -> _Read | None:
         """Join a template with its own template; report an unknown one or a circle."""
-        if name in chain:
-            names = [*chain[chain.index(name) :], name]
-            what = f"the templates {' -> '.join(names)} extend each other in a circle."
-            what = what if names[1:] != [name] else f"the template {name} extends itself."
-            places = tuple(self.templates[each].at("template") for each in names[:-1])
-            fix = "remove `template` from one of them." if len(places) > 1 else "remove it."
-            self.refuse(TEMPLATE_RULE, places, what, fix)
-            return None
-        if name not in self.whole and name in self.templates:
-            own = whole = self.templates[name]
-            if (above := self._template_of(own)) is not None:
-                below = self._whole(above, (*chain, name))
-                whole = _join(below, own) if below else None
-            self.whole[name] = whole
+        chain: list[str] = []
+        above: str | None = name
+        while above in self.templates and above not in self.whole and above not in chain:
+            chain.append(above)
+            above = self._template_of(self.templates[above])
+        if above in chain:
+            self._refuse_circle([*chain[chain.index(above) :], above])
+        whole = self.whole.get(above or "")
+        for each in reversed(chain):
+            own = self.templates[each]
+            if above is not None:
+                own = _join(whole, own) if whole is not None else None
+            self.whole[each], above = own, each
+            whole = own
         return self.whole.get(name)
+
+    def _refuse_circle(self, names: list[str]) -> None:
+        """Report templates that extend each other; the last name is the first one again."""
+        shown = names if len(names) <= _SHOWN else [*names[: _SHOWN - 2], "…", names[-1]]
+        what = f"the templates {' -> '.join(shown)} extend each other in a circle."
+        what = what if len(names) > 2 else f"the template {names[0]} extends itself."  # noqa: PLR2004 - itself, again
+        places = tuple(self.templates[each].at("template") for each in names[:-1])
+        fix = "remove `template` from one of them." if len(places) > 1 else "remove it."
+        self.refuse(TEMPLATE_RULE, places, what, fix)
 
     def _template_of(self, read: _Read) -> str | None:
         """Return the template that an entry takes, or report that there is no such template."""
@@ -286,7 +298,8 @@ class _Expansion:
         if taken.value not in self.templates and self.readable:
             known = [*self.templates]
             what = f"the file lacks the template {taken.value}.{did_you_mean(taken.value, known)}"
-            fix = f"choose one of: {', '.join(known)}." if known else "write it: `host_templates:`."
+            choices = shortened(known, _SHOWN)
+            fix = f"choose one of: {choices}." if known else "write it: `host_templates:`."
             self.refuse(TEMPLATE_RULE, (taken,), what, fix)
         return taken.value
 

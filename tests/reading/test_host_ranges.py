@@ -241,6 +241,15 @@ def test_a_wrong_address_of_a_range_is_one_problem(address: str, rule: str) -> N
     assert (problem.rule, problem.more) == (rule, 15)
 
 
+def test_a_circle_of_many_templates_is_one_short_problem() -> None:
+    templates = {f"t{n}": {"template": f"t{(n + 1) % 3000}"} for n in range(3000)}
+    hosts = [*SITE["hosts"], {"name": "gpu9", "template": "t7"}]
+    text = yaml.safe_dump({**SITE, "host_templates": templates, "hosts": hosts})
+    (problem,) = load(text).problems
+    assert problem.what.startswith("the templates t0 -> t1 -> ")
+    assert problem.what.endswith(" -> … -> t0 extend each other in a circle.")
+
+
 def test_a_free_key_below_the_top_is_told_where_it_may_be() -> None:
     document = {**SITE, "x-note": 1, "rdma": {**SITE["rdma"], "x-note": 1}}
     (problem,) = load(yaml.safe_dump(document)).problems
