@@ -102,7 +102,7 @@ def _names(spec: ClusterSpec) -> Iterator[str]:
         for split in splits_of(switch).values():
             yield from (split.whole, *split.parts)
     for host in spec.hosts:
-        yield host.name
+        yield from (host.name, host.ssh.address if host.ssh else host.name)
         for nic in host.nics:
             yield from (nic.netdev, nic.pci)
         yield from (each.pci for each in host.hca_sriov)

@@ -232,7 +232,12 @@ def test_templates_that_cannot_be_read_are_one_problem(templates: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "rule"), [("fd00::[1-16]", "node-address"), ("10.9.0.[1-16].[1-16]", "malformed")]
+    ("address", "rule"),
+    [
+        ("fd00::[1-16]", "node-address"),
+        ("gpu[01-16].example", "node-address"),
+        ("10.9.0.[1-16].[1-16]", "malformed"),
+    ],
 )
 def test_a_wrong_address_of_a_range_is_one_problem(address: str, rule: str) -> None:
     text = LARGE.replace('address: "192.168.2.[11-26]"', f'address: "{address}"')
