@@ -157,8 +157,11 @@ def test_what_is_not_ours_is_left_and_every_object_edited_or_deleted_is_made_aga
     each_edited_object_is_named(standing)
 
     bodies = [each.body for each in MANIFESTS]
-    for body in (*bodies, *OF_CHART, ACCOUNT, OF_FOLDER):
-        standing.kubectl("delete", *target_of(body), "--ignore-not-found", "--wait=false")
+    items = [*bodies, *OF_CHART, ACCOUNT, OF_FOLDER]
+    listed = {"apiVersion": "v1", "kind": "List", "items": items}
+    deleted = standing.lab / "deleted.json"
+    deleted.write_text(json.dumps(listed))
+    standing.kubectl("delete", "--filename", str(deleted), "--ignore-not-found", "--wait=false")
     standing.kubectl("delete", "node", "gpu02").must()
     standing.kubectl("wait", "--for=delete", "namespace/mpi-operator", f"--timeout={WAIT_S}").must()
 
