@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.site import secrets_of
 from tests.docs.markdown import outputs
-from tests.site.playground import PROJECT, Playground
+from tests.site.playground import PROJECT, STACK, Playground
 
 pytestmark = pytest.mark.site
 MOST_LINES = 80
@@ -199,9 +200,8 @@ def an_audit_finds_the_injected_differences_and_nothing_else(site: Playground) -
 
 def audit(site: Playground, code: int) -> list[dict[str, str]]:
     """The deviations that `railyard audit` finds with the file alone, without the stack."""
-    names = ("ssh_private_key", "switch_password")
-    found = {name: site.pulumi("config", "get", f"railyard:{name}").must() for name in names}
-    secrets = {f"RAILYARD_SECRET_{name.upper()}": text.strip() for name, text in found.items()}
+    names, found = ("ssh_private_key", "switch_password"), secrets_of(STACK)
+    secrets = {f"RAILYARD_SECRET_{name.upper()}": found[name].strip() for name in names}
     text = site.railyard("audit", "Pulumi.dev.yaml", "--format", "json", **secrets).must(code)
     return json.loads(text)["deviations"]
 
