@@ -179,9 +179,9 @@ class Playground:
         return json.loads(self.pulumi("stack", "export").must())
 
     def resources(self) -> frozenset[str]:
-        """The URNs of the stack's state."""
-        found = self.exported()["deployment"].get("resources", [])
-        return frozenset(item["urn"] for item in found)
+        """The URNs of the stack's state, from its file: it is asked for before every test."""
+        latest: dict[str, Any] = json.loads(self.state.read_text())["checkpoint"]["latest"] or {}
+        return frozenset(item["urn"] for item in latest.get("resources", []))
 
     def objects(self) -> frozenset[str]:
         """What the cluster holds of workloads: a killed acceptance may leave jobs behind."""
