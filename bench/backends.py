@@ -13,12 +13,12 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bench.relay import running_relay
 from components.core.errors import UsageError
+from components.core.record import field, record
 from lab.registry.build import S3
 
 START_DEADLINE_S: Final = 60.0
@@ -30,7 +30,7 @@ POSTGRES_USER: Final = "postgres"
 """Of the operating system; the server refuses to run as root."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backend:
     """The address of the states, and what the engine must know to reach it."""
 

@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
@@ -35,6 +34,7 @@ from bench.runner import Spent, run_measured
 from bench.site_cost import report as report_site
 from bench.state_cost import WAYS, exported_urns
 from components.core.errors import UsageError
+from components.core.record import record
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.hosts.host_plan import HostPlan
@@ -78,7 +78,7 @@ for number in range(work["more"]):
 COLUMNS: Final = "| Hosts | Phase | Tool | Seconds | CPU s | Peak MiB | Connections | MiB written |"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fleet:
     """A stack with a file backend of its own, on hosts that run."""
 

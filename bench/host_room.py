@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import TypeAdapter
 
+from components.core.record import record, replace
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from lab import control
@@ -32,7 +32,7 @@ A_BLOCK: Final = 200
 """Hosts in one /24."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counted:
     """What all hosts together were asked for since their start."""
 
@@ -42,7 +42,7 @@ class Counted:
     """Processes and threads that were started in the hosts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostRoom:
     """The running hosts, what each shall look like, and how to log in."""
 

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +29,7 @@ from bench.peer_files import ENVIRONMENT, PeerFiles, install_peers, write_peer_f
 from bench.runner import Spent, run_measured
 from components.core.errors import UsageError
 from components.core.key_values import diff_states
+from components.core.record import record
 from components.hosts.host_plan import HostPlan
 
 PAGE: Final = ROOT / "bench" / "README.md"
@@ -41,7 +41,7 @@ PEERS: Final = ("Ansible", "pyinfra")
 LOOKS_AT_ONCE: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cost:
     """What one phase took; connections and processes are those of one host."""
 

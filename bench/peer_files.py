@@ -6,12 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bench.host_room import ROOT, STACK, HostRoom
 from components.core.errors import Bug, UsageError
+from components.core.record import record
 from components.hosts.host_plan import HostPlan, names_of
 from components.hosts.keys.ask import find_row
 from components.hosts.scripts import boot_script_text, boot_unit_text
@@ -23,7 +23,7 @@ _DEVICE_ID: Final = {"ConnectX-5": "0x1017"}
 """The card of the example, as /sys shows it (pciids c1c1254)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PeerFiles:
     """Where everything that the peers read lies."""
 

@@ -13,13 +13,14 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, cast
+
+from components.core.record import record
 
 CHUNK_BYTES: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Link:
     """Where the relay listens, and where it connects to."""
 

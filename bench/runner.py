@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ import psutil
 
 from bench.host_room import ROOT
 from components.core.errors import UsageError
+from components.core.record import record
 
 SAMPLE_S: Final = 0.5
 """How often memory is looked at: more often would cost the tool the core it runs on."""
@@ -24,7 +24,7 @@ SAMPLES_OF_BYTES: Final = 10
 DEADLINE_S: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spent:
     """What a command took on the machine that it ran on; the hosts' own work is not in it."""
 

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.core.record import record
+
 _KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
 _BLOCK: Final = 250
 """Addresses that are used of each 256, from .1 on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """What every host and every switch of a site is."""
 

@@ -22,12 +22,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from bench.backends import BACKENDS, Backend
 from bench.runner import written_by
+from components.core.record import record
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 
@@ -59,7 +59,7 @@ for number in range(int(os.environ["RESOURCES"])):
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ran:
     """What one update did."""
 

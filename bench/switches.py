@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, cast
 
@@ -30,6 +30,7 @@ from paramiko import Transport
 
 from bench.emulators import PASSWORD, USER, switch_config
 from components.core.errors import Bug
+from components.core.record import record
 from components.fabric import device
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
@@ -43,7 +44,7 @@ SECRET: Final = "switch_password"  # noqa: S105 - the name of a secret
 PHASES: Final = ("from the factory", "nothing to do", "one MTU changed by hand")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cost:
     """What one phase took."""
 
@@ -52,7 +53,7 @@ class Cost:
     sessions: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """What one tool is to bring one switch to."""
 
@@ -71,7 +72,7 @@ class Job:
         return json.dumps(request | more)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fleet:
     """Running emulators, and how to ask what they were sent."""
 

@@ -8,15 +8,15 @@ neighbour of BGP, or if frames that are under way are put into another class. So
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+from components.core.record import field, record
 from components.fabric.state import PortState, SwitchState
 
 ALL_VLANS: Final = frozenset(range(1, 4095))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """What one port carries. None: nothing is known of it."""
 
@@ -29,7 +29,7 @@ class Port:
     """What takes the link down when it changes: speed, error correction, lanes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loss:
     """Something that is carried no more."""
 

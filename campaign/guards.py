@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -18,6 +17,7 @@ import pulumi
 from campaign.seams import giving
 from components.cli import device as steps
 from components.core import settings
+from components.core.record import record
 from components.fabric import component as fabric
 from components.fabric import exchange, moves
 from components.fabric.edit import Edit
@@ -32,7 +32,7 @@ from components.update import decide
 Off = Callable[[], AbstractContextManager[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """One guard."""
 

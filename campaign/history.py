@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.core.record import record
+
 INVARIANTS: Final[dict[int, str]] = {
     1: "a device that is in the file before and after is never undone",
     2: "nothing outside our settings differs from its snapshot",
@@ -24,7 +26,7 @@ CRASH: Final = 0
 """Not an invariant: the product raised an error that is no refusal, or the campaign did."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """An invariant that did not hold."""
 

@@ -7,7 +7,6 @@ being the same on every machine they let the committed dev file pin them.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -26,12 +25,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from components.core.record import record
+
 KeyKind = Literal["ed25519", "ecdsa"]
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Order of the group of NIST P-256 (FIPS 186-4, D.1.2.3): private keys are 1 to one less."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPair:
     """A key pair in OpenSSH's text forms."""
 
@@ -49,7 +50,7 @@ def host_key(seed: str, kind: KeyKind = "ed25519") -> KeyPair:
     return _derive(b"railyard-lab/" + seed.encode(), kind)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Certificate:
     """A certificate that signs itself, as UFM's does."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from rich.table import Table
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import crusoe_of
 from lab.update_events import Update
@@ -20,7 +20,7 @@ from lab.update_events import Update
 CLUSTER: Final = ("kubernetes", "operators", "pod_network", "jobs")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outline:
     """What a site consists of, as far as its outcome is told."""
 

@@ -13,13 +13,13 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
 
+from components.core.record import record, replace
 from lab.pods.ready import why_not as why_no_pods
 from lab.vm.ready import why_not as why_no_vm
 
@@ -50,7 +50,7 @@ _AFTER: Final = {"cluster": "types", "engine": "cluster"}
 """Stage to the one that ends before it begins. The site follows none: it takes longest."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """One part of the suite."""
 
@@ -69,7 +69,7 @@ class Stage:
     """The stage beside it that ends before it begins: memory is for so many clusters at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extra:
     """A stage that not every machine can run; the summary says why where it did not."""
 
@@ -99,7 +99,7 @@ EXTRAS: Final = (
 _EXTRA_MARKS: Final = tuple(extra.mark for extra in EXTRAS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """How a stage ended."""
 

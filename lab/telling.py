@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import RailyardError
 from components.core.plain_text import counted
+from components.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Told:
     """One step as the table shows it."""
 

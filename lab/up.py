@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
@@ -21,6 +20,7 @@ from rich.console import Console
 from components.checks.site import check_config_value
 from components.core.errors import RailyardError, UsageError
 from components.core.problem import Json
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.reading.load import CONFIG_KEY
@@ -56,7 +56,7 @@ CONFIG_DEADLINE_S: Final = 120
 console = Console(highlight=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """Which site file is played as which stack, and where its configuration lies."""
 

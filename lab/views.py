@@ -8,11 +8,12 @@ emulated device shows in the numbers for the reason it would show on real gear.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
+from components.core.record import field, record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class SwitchConfig:
     """One emulated switch of the lab file."""
 
@@ -41,7 +42,7 @@ class SwitchConfig:
     """What `enable` asks for; empty where it asks for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NicConfig:
     """One emulated network card port (a PF) of a lab host."""
 
@@ -63,7 +64,7 @@ class NicConfig:
     """NVIDIA's driver shows `sriov/<n>/node`, `port` and `policy` of each VF."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HcaConfig:
     """One InfiniBand adapter of a lab host, or a VF that an emulated cloud hands to an instance."""
 
@@ -79,7 +80,7 @@ class HcaConfig:
     """It is in a bare machine, whose PCIe tree no hypervisor hides."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HcaView:
     """The state of one adapter that decides what InfiniBand traffic through it does."""
 
@@ -98,7 +99,7 @@ class HcaView:
     """The machine is bare: no hypervisor hides its PCIe tree."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostConfig:
     """One emulated host of the lab file."""
 
@@ -128,7 +129,7 @@ class HostConfig:
     """Its system boots with the old hierarchy of control groups, as Ubuntu did until 21.10."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortView:
     """The state of one switch port that decides what happens to a RoCE packet."""
 
@@ -153,7 +154,7 @@ class PortView:
     """The kernel gives it an IPv6 address of its own, while it is in no bridge."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BfdView:
     """Bidirectional forwarding detection towards one neighbour."""
 
@@ -163,7 +164,7 @@ class BfdView:
     send_ms: int = 300
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionView:
     """BGP with one neighbour, as the switch sees it."""
 
@@ -174,7 +175,7 @@ class SessionView:
     """Whether BFD is up; None: it is not configured."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RouteView:
     """One route that a switch uses."""
 
@@ -184,7 +185,7 @@ class RouteView:
     connected: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BgpView:
     """What BGP of one switch has come to."""
 
@@ -194,7 +195,7 @@ class BgpView:
     """The networks that it has from them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RouterView:
     """What one switch routes by."""
 
@@ -223,7 +224,7 @@ class RouterView:
     """It asks its neighbours to prefer other routers (RFC 8326), as in maintenance."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NicView:
     """The state of one physical function that decides what RDMA through its VFs does."""
 
@@ -250,7 +251,7 @@ class NicView:
     only with ATS in hypervisor and firmware, and the peer-to-peer keys of the machine."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuView:
     """The state of one GPU that decides what copies and collectives on it do."""
 
@@ -274,7 +275,7 @@ class GpuView:
     """ECC errors that were not corrected."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HcaPort:
     """One InfiniBand port of a host."""
 
@@ -288,7 +289,7 @@ class HcaPort:
     """The host's end of the cable."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartitionView:
     """One partition of a switch's subnet manager."""
 
@@ -299,7 +300,7 @@ class PartitionView:
     """Port GUID or `ALL` to `full`, `limited` or `both`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ManagerView:
     """One subnet manager that runs."""
 
@@ -312,7 +313,7 @@ class ManagerView:
     partitions: tuple[PartitionView, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SubnetView:
     """What one InfiniBand switch does for its subnet."""
 

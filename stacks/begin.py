@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from components.acceptance.evidence import ForeignSettingSeen, as_seen
@@ -15,7 +14,7 @@ from components.artefacts.registry import docker_logins
 from components.checks.site import CheckedSite
 from components.core.errors import UsageError
 from components.core.problem import Finding, render_finding
-from components.core.record import record
+from components.core.record import record, replace
 from components.drift.applied import Applied
 from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.look import CLUSTER

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -20,7 +19,7 @@ from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json, render_finding
-from components.core.record import record
+from components.core.record import record, replace
 from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -11,7 +10,7 @@ import pulumi
 from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage] - as `invoke` of the SDK waits
 
 from components.core.errors import UsageError
-from components.core.record import record
+from components.core.record import field, record
 
 T = TypeVar("T")
 _FIXES: Final = {

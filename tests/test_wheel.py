@@ -11,7 +11,6 @@ import sysconfig
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from components.catalogue.operator_versions import AS_OF
+from components.core.record import record
 from tests.docs.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def _program(page: Path) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Installed:
     """The wheel, and the environment that it is installed in."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from campaign.carried import Loss
+from components.core.record import record
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
@@ -235,7 +236,7 @@ def other_pieces(chance: random.Random, place: Place) -> Pieces:
     return pieces
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seen:
     """What a switch carries, as its emulator has it: not as the product reads it."""
 

@@ -24,6 +24,7 @@ from campaign.device.wire import (
     WireTerminal,
 )
 from components.cli import main as cli
+from components.core.record import record
 from components.fabric import device, gate
 from components.remote import switch_channels, switch_session
 
@@ -33,7 +34,7 @@ KILLED: Final = 137
 """128 + SIGKILL."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     """How a step ended."""
 

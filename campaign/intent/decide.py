@@ -20,6 +20,7 @@ from pulumi.runtime import mocks, settings
 from campaign.intent.sites import Site
 from campaign.seams import giving
 from components.checks.site import CheckedSite
+from components.core.record import record
 from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
 from components.update.seen import Seen
@@ -46,7 +47,7 @@ class Decision:
         self.messages += [text for _, text in messages]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Circumstances:
     """What an update finds."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from campaign.carried import Loss, losses
@@ -20,6 +19,7 @@ from campaign.intent.record import (
 from campaign.intent.sites import Site
 from campaign.intent.world import FACTORY_PORT
 from components.core.key_values import parse_state
+from components.core.record import record
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -45,7 +45,7 @@ QUIET: Final = ("-baseline", "-tools", "-reboot", "-cluster-access", "-k3s-token
 """Kinds of steps that carry no setting of their own: a preview does not list them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Update:
     """One update that was not refused: before, after, and what was said."""
 

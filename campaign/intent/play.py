@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -18,6 +17,7 @@ from campaign.intent.record import Registration, register
 from campaign.intent.sites import Base, Site, base_of, choose_base
 from campaign.intent.world import World, printed_by
 from components.checks.site import CheckedSite, check_config_value
+from components.core.record import record, replace
 from components.plan.make import ClusterPlan
 from components.update.seen import Seen
 from tests.graph.dev_site import STDOUT
@@ -34,7 +34,7 @@ TRIES: Final = 4
 """How many edits a person makes until the rules let one pass."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stand:
     """A site at rest."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from campaign.intent.decide import Decision, secret_of
 from components.cloud.cloud_plan import list_calls
+from components.core.record import field, record
 from components.disruption.leave_plan import STEP as DRAIN
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState
@@ -25,7 +25,7 @@ Machine = tuple[str, int, str]
 """Address, port and host key: what a device is, whatever the file calls it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registered:
     """One step as the engine keeps it."""
 
@@ -40,7 +40,7 @@ class Registered:
     """False: the engine ignores changes of its inputs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registration:
     """All that one update registered."""
 

@@ -7,13 +7,13 @@ import copy
 import hashlib
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from components.core.record import record
 from components.reading.port_ranges import spread_document
 
 ROOT: Final = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ _WEIGHTS: Final[Mapping[str, int]] = {
 """How often each is played. The two largest cost ten times as much as the others."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Base:
     """A site before the first edit; its name is that of its stack."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from campaign.intent.record import Machine, Registration, machine_of
 from components.core.key_values import HostState
+from components.core.record import field, record, replace
 from components.disruption.forecast import IN_SERVICE
 from components.drift.device_drift import Unreachable
 from components.fabric.edit import render_baseline
@@ -33,7 +33,7 @@ AWAY: Final = 0.04
 """How often one machine does not answer a look."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class World:
     """What is set where. A step that is not undone stays."""
 

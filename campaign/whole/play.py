@@ -21,6 +21,7 @@ from campaign.intent.edits import replace_name
 from campaign.whole.lab import standing
 from components.checks.site import check_config_value
 from components.core.problem import Json
+from components.core.record import record
 from lab.engine.recover import Pulumi, recover
 from lab.site import secrets_of
 from lab.up import NAME
@@ -48,7 +49,7 @@ UPDATE_DEADLINE_S: Final = 600.0
 Edit = Callable[[random.Random, dict[str, Any]], str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cut:
     """A signal in the middle of an update."""
 

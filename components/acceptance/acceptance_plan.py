@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -22,7 +21,7 @@ from components.acceptance.probes.ib_look import IbLook, plan_ib_limits, plan_ib
 from components.acceptance.probes.probe_job import HostProbe, ProbeJob
 from components.acceptance.probes.probe_plan import Budget, Way
 from components.artefacts.lock import Lock, render_lock
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, planned_bgp
 from components.fabric.fabric_plan import switch_endpoint

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -23,7 +22,7 @@ from components.artefacts.naming import Manifest, digest_of, parse_image
 from components.core.errors import SpecError
 from components.core.limits import read_text
 from components.core.problem import Finding, Place, SpecPath
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen, Sha256

@@ -9,12 +9,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from components.core.record import record
+from components.core.record import field, record
 from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.sources import Mirror, Registry, Sources
 

@@ -10,7 +10,6 @@ import io
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field, replace
 from datetime import date
 from functools import partial
 from http import HTTPStatus
@@ -36,7 +35,7 @@ from components.artefacts.web import (
 )
 from components.core.errors import Bug
 from components.core.problem import Json
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import LOADER
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of

@@ -13,7 +13,6 @@ import html
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from components.artefacts.web import Access, Answer, Call, FetchError, fetch_error, open_call
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import read_table
 
 _BY_STATUS: Final[Mapping[int, str]] = {

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -10,7 +9,7 @@ from typing import Final, NamedTuple
 from components.checks import site_files
 from components.checks.rows import ROWS, Rows
 from components.checks.rule import Check, Finding, Findings, Rule, at, find, rule_of
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import typed_table
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean

@@ -1,14 +1,13 @@
 """A rule: a pure function from the spec to findings, named after its subject."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
 from components.core.judge import Judge, describe
 from components.core.problem import Finding, Place, SpecPath
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import finding_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort

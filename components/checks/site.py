@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -17,7 +16,7 @@ from components.checks.render import render_text
 from components.checks.rule import named
 from components.core.errors import SpecError
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, render_path
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector

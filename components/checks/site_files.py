@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +10,7 @@ from components.artefacts.lock import INDEX, Lock, open_bundle, wanted_of
 from components.checks.rule import Finding, Findings, at, find, places
 from components.core.errors import SpecError
 from components.core.problem import Place
-from components.core.record import record
+from components.core.record import record, replace
 from components.model.cluster import RESERVED, ClusterSpec
 from components.model.places import list_secrets
 from components.reading.load import SETTINGS, StackSecrets

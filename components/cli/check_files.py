@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,7 +18,7 @@ from components.core.errors import UsageError
 from components.core.limits import FILE_BYTES
 from components.core.plain_text import counted
 from components.core.problem import Finding, Place
-from components.core.record import record
+from components.core.record import record, replace
 from components.model.cluster import ClusterSpec
 from components.model.owners import left_alone
 from components.project.lab_marks import devices_outside_lab

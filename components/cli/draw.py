@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -13,7 +12,7 @@ from typing import Annotated, Final
 from components.checks.site import load_checked_site
 from components.cli.app import SitePath, option, say, write_text
 from components.core.plain_text import counted, plain_text
-from components.core.record import record
+from components.core.record import record, replace
 from components.fabric.ports import port_speeds
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from components.checks.site import check_config_value, load_checked_site
 from components.cli.say import say
 from components.core.errors import UsageError
 from components.core.problem import Lines
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec

@@ -10,7 +10,6 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -32,7 +31,7 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file
 from components.core.plain_text import counted, plain_text
 from components.core.problem import DIFFERS, UNREACHABLE
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift

@@ -7,7 +7,6 @@ other answer makes the object "not observed", and no decision follows from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from components.cloud import kinds
 from components.cloud import request as requests
@@ -16,7 +15,7 @@ from components.cloud.crusoe_api import CloudError, Patience
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
-from components.core.record import record
+from components.core.record import record, replace
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import field
 from typing import Final, TypeVar, cast
 
 from pydantic import JsonValue
@@ -17,7 +16,7 @@ from pydantic import JsonValue
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.remote.lines import read_request
 from components.remote.one_run import hold_lock

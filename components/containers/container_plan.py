@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from string import Template
@@ -18,7 +17,7 @@ from typing import Final, Literal
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.core.record import record
+from components.core.record import record, replace
 from components.drift.device_drift import Watched
 from components.jobs.templates import find_hcas, job_environment, job_script
 from components.model.cluster import ClusterSpec

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from components.core.problem import Finding
-from components.core.record import record
+from components.core.record import record, replace
 
 When: TypeAlias = Literal["check", "preflight", "update"]
 Subject = TypeVar("Subject")

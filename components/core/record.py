@@ -2,15 +2,17 @@
 
 `dataclasses` compiles six functions for each frozen class, and a command loads a hundred such
 classes: that took an eighth of the time of `check`. Records share all of them but `__init__`.
+`field` and `replace` are those of `dataclasses`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
 
+__all__ = ["field", "record", "replace"]
 RecordT = TypeVar("RecordT")
 
 

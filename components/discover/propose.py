@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from ipaddress import AddressValueError, IPv4Interface, IPv4Network
 from typing import Final, TypeAlias
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
 from components.core.problem import Finding, Json, Place, SpecPath, render_path
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.hosts.look import (
     CardFact,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,7 +17,7 @@ from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded
 from components.core.errors import SpecError, UsageError
 from components.core.problem import Json, SpecPath
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.discover.site_file import SiteFile
 from components.discover.yaml_edit import Insert, Written, YamlText, apply_inserts

@@ -6,13 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Final
 
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, finding_json, render_path, rows_of
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.discover.propose import Keys, Proposal, card_name, propose, site_rails
 from components.discover.site_file import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -17,7 +16,7 @@ from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath, render_path
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.discover.propose import Keys, Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts

@@ -7,7 +7,6 @@ new text goes between them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from ruamel.yaml import YAML
@@ -15,7 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.core.yaml_lines import block, flow, item
 

@@ -11,14 +11,13 @@ upgrades (lab/sources.md#k3s).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import shortened
 from components.core.problem import Finding, Place
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import finding_of
 from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade

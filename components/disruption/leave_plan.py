@@ -8,13 +8,12 @@ before the worker is drained. A state has the step from the first departure on. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
 from components.core.key_values import parse_state
 from components.core.problem import Finding, Place, refusal
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Final
 
 from components.core.difference import Difference, ForeignSetting, RoutingFault
@@ -16,7 +15,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
 from components.core.problem import DIFFERS, Finding, Severity, exit_code
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.settings import overlay
 from components.core.templates import read_table
 from components.drift.applied import Applied

@@ -10,14 +10,13 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference, Effect, ForeignSetting, RoutingFault
 from components.core.plain_text import counted
-from components.core.record import record
+from components.core.record import field, record
 from components.core.settings import asked
 from components.core.templates import fault_text
 from components.drift.applied import Applied, AppliedStep

@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
@@ -12,7 +11,7 @@ from pydantic_core import to_json
 
 from components.core.difference import Effect
 from components.core.errors import DeviceError
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
 from components.core.templates import fault_text
 

@@ -6,13 +6,12 @@ Everything is decided here and in the modules of its topics; the scripts only co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Final
 
 from components.artefacts.resolve import sent_files
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
 from components.hosts import software

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import IntEnum
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final
 
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.drift.device_drift import PlacementFault
 from components.model.cluster import ClusterSpec

@@ -9,7 +9,6 @@ words that the scripts resolve: `gpu_pci_id` belongs to the `pciPassthruN` that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import Final, Literal, get_args
@@ -18,7 +17,7 @@ from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Finding, Place
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text, finding_of
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched

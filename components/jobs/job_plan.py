@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Final, Literal
 
 import yaml
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
-from components.core.record import record
+from components.core.record import field, record
 from components.core.to_json import HIDDEN
 from components.jobs import templates
 from components.jobs.templates import RUN, JsonObject, env_list, job_script, make

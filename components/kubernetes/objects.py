@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
 import pulumi
 
-from components.core.record import record
+from components.core.record import field, record
 from components.kubernetes.client import KEEP, LEAVE, STEP, LeaveRequest
 from components.kubernetes.manifest import AGAIN, HELD, LOGIN_DATA, Manifest, outlives, repaired
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan

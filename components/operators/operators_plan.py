@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from components.artefacts.resolve import merged
 from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text, object_of
 from components.hosts.keys.ask import find_row
 from components.hosts.software import asked_settings

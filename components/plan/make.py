@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import Final, Literal, get_args
 
 from components.acceptance import acceptance_plan
@@ -14,7 +13,7 @@ from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import fault_text
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption import disruption_plan as disruption

@@ -7,12 +7,11 @@ site's own stack.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Final, get_args
 
 from components.artefacts.lock import Lock
 from components.core.errors import UsageError
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Finding, Json, Lines, Place, SpecPath
-from components.core.record import record
+from components.core.record import record, replace
 from components.model.cluster import ClusterSpec, SiteFile
 from components.model.once import without_collector
 from components.model.places import with_jump_hosts

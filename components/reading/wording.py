@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel
 from components.catalogue.switches.systems import FOREIGN_SYSTEMS
 from components.core.plain_text import one_line
 from components.core.problem import Finding, Place, SpecPath, render_path
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import typed_table
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
@@ -72,7 +71,8 @@ def _probably_meant(word: str, known: Sequence[str]) -> str:
     typed = word.lower()
     parts = _WORD.split(typed)
     near = [by_lower[each] for each in by_lower if each in parts or sorted(each) == sorted(typed)]
-    near = near or [each for each in known if _unpadded(each) == _unpadded(word)]
+    bare = _PADDING.sub("", typed)  # `gpu01` and `gpu1` differ in the width of their number
+    near = near or [each for each in known if _PADDING.sub("", each.lower()) == bare]
     near = near or [
         *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
         *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
@@ -84,11 +84,6 @@ def _probably_meant(word: str, known: Sequence[str]) -> str:
     best = near[0].lower() if near else typed
     other = best != typed and _DIGIT.sub("0", best) == _DIGIT.sub("0", typed)
     return near[0] if near and not other else ""
-
-
-def _unpadded(name: str) -> str:
-    """`gpu01` and `gpu1` are the same name but for the width of its number."""
-    return _PADDING.sub("", name.lower())
 
 
 @record

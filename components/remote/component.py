@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pulumi
@@ -11,7 +10,7 @@ from pulumi_command import local, remote
 
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
-from components.core.record import record
+from components.core.record import field, record
 from components.remote.step import Endpoint, env_name, railyard_program
 
 DIAL_ERROR_LIMIT = 10

@@ -7,11 +7,10 @@ in one gate resource, so a dependency on a stage is one edge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 
 import pulumi
 
-from components.core.record import record
+from components.core.record import field, record, replace
 
 
 @record

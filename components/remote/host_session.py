@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import field
 from pathlib import Path
 from typing import AnyStr, Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.remote import ssh, step
 from components.remote.login import AS_ROOT, start_sudo

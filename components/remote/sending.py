@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final, TypeAlias, cast
 
 from components.core.plain_text import one_line
-from components.core.record import record
+from components.core.record import field, record
 from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import parse_lines, render_lines
 from components.remote.step import (

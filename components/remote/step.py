@@ -13,7 +13,6 @@ import json
 import shlex
 import textwrap
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -22,7 +21,7 @@ from pydantic import Field
 
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import Facts, fill_known, has_placeholder
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import render_lines
 from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, Tool, ToolCall, distinct

@@ -16,14 +16,13 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import UsageError
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import fault_text
 from components.core.to_json import HIDDEN
 

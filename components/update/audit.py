@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -14,7 +13,7 @@ from components.acceptance.handover import EVIDENCE_STEP
 from components.core.errors import UsageError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
-from components.core.record import record
+from components.core.record import record, replace
 from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.live.look import CLUSTER
 from components.model.owners import not_touched

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from typing import Final
 
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
@@ -16,7 +15,7 @@ from components.core.judge import Judge, When, describe
 from components.core.key_values import HostState
 from components.core.plain_text import matches
 from components.core.problem import Finding
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import fault_text, finding_of
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes

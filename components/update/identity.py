@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Final, cast
@@ -22,7 +21,7 @@ from pydantic import JsonValue
 from components.core.key_values import HostState
 from components.core.plain_text import shortened
 from components.core.problem import Finding
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import finding_of
 from components.core.to_json import to_json
 from components.drift.applied import Applied

@@ -10,7 +10,6 @@ update, `RAILYARD_CONFIRM` permits it by name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import Final
 
@@ -19,7 +18,7 @@ from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
 from components.core.problem import Finding, Place
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import finding_of
 from components.disruption import forecast
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused

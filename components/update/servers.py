@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import permutations
 from typing import Final
 
 from components.core.key_values import parse_state, split_key
 from components.core.plain_text import matches
 from components.core.problem import Finding, Place
-from components.core.record import record
+from components.core.record import record, replace
 from components.core.templates import fault_text, finding_of
 from components.disruption.disruption_plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of

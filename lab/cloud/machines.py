@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.environments import InstanceType, find_type
+from components.core.record import record
 from lab.cloud.adapters import adapters
 from lab.cloud.crusoe.instances import Event, MadeInstance
 from lab.cloud.crusoe.server import CrusoeCloud
@@ -21,7 +21,7 @@ CHANGE_DEADLINE_S: Final = 60.0
 """A lab host starts or stops in about a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Yard:
     """Where lab hosts are made and kept."""
 

@@ -8,12 +8,12 @@ import select
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.document import Doc, Json, as_doc, docs_at, pairs_at, text_at
 from lab.cluster.pki import KeyPair
 
@@ -60,7 +60,7 @@ class ApiError(DeviceError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Api:
     """Where an API server is, and as whom to talk to it."""
 

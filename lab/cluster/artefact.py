@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 from lab.cluster.build import build_folder
 from lab.cluster.release import PROGRAMS_VARIABLE, RELEASE_VARIABLE
 
@@ -25,7 +25,7 @@ of that release. Its API server keeps the release that the lab is built from."""
 _SOURCE = Path(__file__).parent / "mirror"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LabPlaces:
     """Where a lab's parts are on this machine, the same inside and outside of a host."""
 

@@ -11,9 +11,9 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import cast
 
+from components.core.record import field, record
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import VirtualFunction
 from lab.cluster.document import (
@@ -64,7 +64,7 @@ _NO_UFM = (
 """Said by ib-sriov-cni v1.3.0 as long as ib-kubernetes did not reach UFM; the lab plays no UFM."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetworkRef:
     """One entry of the networks annotation."""
 
@@ -110,7 +110,7 @@ def parse_networks(text: str, namespace: str) -> tuple[NetworkRef, ...]:
     return tuple(refs)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """What all nodes share: attachment definitions and the addresses in use."""
 
@@ -126,7 +126,7 @@ class Site:
     """What nv-ipam's daemons wrote down."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attached:
     """What a pod has got."""
 
@@ -214,7 +214,7 @@ def _config_of(definition: Doc) -> Doc:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Call:
     """One network of a pod, with the chain of CNI plugins that is called for it."""
 
@@ -226,7 +226,7 @@ class _Call:
     chained: tuple[Doc, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Taken:
     """What others have: devices and addresses, which the attachments of one pod add to."""
 

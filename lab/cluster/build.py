@@ -18,11 +18,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cache import cache_root
 from lab.cluster.document import Json, text_at
 from lab.cluster.release import K3S_VERSION
@@ -41,7 +41,7 @@ _BUILD_DEADLINE_S = 3600.0
 """315 s cold on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """One program to build: what for, from which package, with which linker flags."""
 
@@ -86,7 +86,7 @@ PROGRAMS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manifest:
     """A manifest that a Go module carries, at an exact version."""
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.devices import VirtualFunction
 from lab.cluster.document import Doc, Json, as_doc, at, docs_at, text_at, texts_at
 
 DEFAULT_PREFIX = "intel.com"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pool:
     """One resource of a node: its name and its devices."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import cast
 
+from components.core.record import record
 from lab.cluster.document import Doc, Json, as_doc, docs_at, number_at, pairs_at, text_at, texts_at
 
 NVIDIA = "10de"
@@ -23,7 +24,7 @@ TOPOLOGIES = "etc/crusoe/nccl_topo"
 """Where a cloud's image keeps NCCL's topology files (sources.md#cloud-ib)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VirtualFunction:
     """One VF, or a whole card without VFs, as the SR-IOV device plugin sees it."""
 
@@ -48,7 +49,7 @@ class VirtualFunction:
         return not self.node_guid or self.node_guid.strip("0:") != ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Card:
     """One port of an RDMA card that is not a VF of this machine's own PFs."""
 
@@ -88,7 +89,7 @@ class Card:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeDevices:
     """The devices and limits of one node."""
 

@@ -6,10 +6,10 @@ gateway"). Whole numbers of 64 bits are texts there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.api import Api
 from lab.cluster.document import Doc, at, docs_at, text_at, texts_at
 
@@ -20,7 +20,7 @@ MEMBER_ADDRESS = "etcd.k3s.cattle.io/node-address"
 """Annotations with which K3s ties a Node to its member (k3s-io/k3s, pkg/etcd)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """One member, as etcd lists it; one that never started has no name."""
 
@@ -35,7 +35,7 @@ class Member:
         return urlsplit(self.peer).hostname or ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Status:
     """What a member says of itself."""
 
@@ -51,7 +51,7 @@ class Status:
         return self.ident == self.leader
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EtcdMembers:
     """The membership as one member knows it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.core.record import field, record
 from lab.cluster.api import Api
 from lab.cluster.document import Doc, Json, doc_at
 from lab.cluster.process import Child
@@ -27,7 +27,7 @@ LEASE_S = 200
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeFacts:
     """What a node says of itself when it registers."""
 

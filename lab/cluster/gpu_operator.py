@@ -8,9 +8,9 @@ must run on the node, and the driver must be there, from the host or from the op
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from components.catalogue.cluster_parts import UPSTREAM
+from components.core.record import record
 from lab.cluster.document import Doc, Json, at, doc_at, docs_at, number_at, text_at
 from lab.cluster.pod_view import NodeState
 
@@ -24,7 +24,7 @@ NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 _SRIOV_LABEL = "feature.node.kubernetes.io/pci-15b3.sriov.capable"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """A ClusterPolicy and whether its operator works."""
 

@@ -6,17 +6,17 @@ import http.server
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 from urllib.parse import parse_qsl, urlsplit
 
+from components.core.record import record
 from lab.cluster.pki import KeyPair
 
 OK = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One request: path, query, headers (lower case), body, and the client's certificate name."""
 
@@ -28,7 +28,7 @@ class Request:
     client: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     """One answer."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from lab.cluster import lab_socket
 from lab.cluster.document import Doc
 from lab.cluster.images import COLLECTIVES, Image
@@ -112,7 +112,7 @@ exec @SLEEP@ 0.1
 """A look at GPUs every few seconds, without the seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuAccess:
     """What programs of a container need to run on the GPUs of its host."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from components.core.record import field, record, replace
 
 COLLECTIVES: Final = (
     "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf",
@@ -23,7 +24,7 @@ MPI_LIBRARIES: Final = ("libmpi.so.40", "libnccl.so.2", "libcudart.so.12")
 _PROBE_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """What a container of an image finds in its file system."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from components.catalogue.cluster_parts import UPSTREAM
 from components.core.errors import DeviceError
+from components.core.record import field, record
 from lab.cluster.document import Doc, Json, at, docs_at, text_at, texts_at
 from lab.cluster.nv_ipam import IMAGE, NoAddressError, NodeStore, give_address
 from lab.cluster.pod_view import NodeState
@@ -30,7 +30,7 @@ class AttachError(DeviceError):
     """The pod's sandbox cannot be made (yet); the text is the event's message."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """Who asks a DHCP server: it hears whoever is in its VLAN."""
 
@@ -47,7 +47,7 @@ Dhcp = Callable[[Asked], str]
 """The answer of the server that hears the question, `10.10.111.20/24`; empty: silence."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reservation:
     """An address that the plugin gave to an interface of a pod."""
 
@@ -72,7 +72,7 @@ class Reservation:
         return str(int(ipaddress.IPv4Address(self.address)) - int(self.network[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Addresses:
     """What addresses are made of, for one pod."""
 

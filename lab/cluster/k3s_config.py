@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 import yaml
 
 from components.core.errors import DeviceError
+from components.core.record import field, record
 from lab.cluster.document import Json, as_doc
 from lab.cluster.release import K3S_VERSION, RELEASE_VARIABLE
 
@@ -27,7 +27,7 @@ _FLAGS_FILE = Path(__file__).with_name("k3s_flags.txt")
 _MODE = re.compile(r"0?[0-7]{3}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPaths:
     """Where K3s keeps things on a host; `root` is `/` save in trials."""
 
@@ -53,7 +53,7 @@ class HostPaths:
         return self.at("/var/lib/rancher/k3s/agent")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class K3sConfig:
     """What the lab's K3s honours of the configuration."""
 

@@ -7,12 +7,12 @@ import resource
 import secrets
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.devices import NodeDevices, dump_devices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
@@ -59,7 +59,7 @@ def _show_memlock(unit: str) -> str:
     return done.stdout.strip()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Started:
     """What K3s found when it started; a later change counts at its next start."""
 

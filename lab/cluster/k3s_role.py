@@ -8,10 +8,10 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from components.core.record import record
 from lab.cluster.cpu_manager import start_cpu_manager
 from lab.cluster.k3s_agent import run_agent
 from lab.cluster.k3s_config import (
@@ -27,7 +27,7 @@ from lab.cluster.k3s_config import (
 from lab.cluster.k3s_node import refuse_machine
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Start:
     """What a role starts with."""
 

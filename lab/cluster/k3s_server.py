@@ -11,11 +11,11 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.document import Doc
 from lab.cluster.https import serve_tls
 from lab.cluster.join import ensure_member_name, has_data, join, wait_promoted
@@ -46,7 +46,7 @@ _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "crun")
 """Some of the classes that K3s creates in advance (sources.md#k3s)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tools:
     """What a lab K3s needs from outside of its host."""
 

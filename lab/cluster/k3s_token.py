@@ -7,15 +7,15 @@ CA's PEM file as it is served.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from components.core.errors import DeviceError
+from components.core.record import record
 
 _PREFIX = "K10"
 _HASH_LENGTH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     """A token taken apart; `ca_hash` is empty for the short form, which checks no CA."""
 
@@ -24,7 +24,7 @@ class Token:
     ca_hash: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Passwords:
     """What a server lets others in with, by the user of their token."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.document import Doc, Json, as_doc, text_at
 from lab.cluster.ipam import Asked
 from lab.cluster.lab_socket import exchange
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LabLink:
     """Where the lab daemon listens; without a socket every request is refused."""
 

@@ -6,8 +6,8 @@ They were recorded on `make lab-pods` (docs/howto/real-kernels.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.cluster.document import text_at
 from lab.cluster.pod_shell import ScriptRun
 from lab.cluster.pod_view import Pod
@@ -19,7 +19,7 @@ _JOB_FAMILY = 47703
 """A number that mpirun picks; real ones differ from job to job."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobEnd:
     """What the launcher's pod shows."""
 

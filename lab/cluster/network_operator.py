@@ -8,9 +8,9 @@ label that node feature discovery sets, and the device plugin must be able to re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from components.core.errors import DeviceError
+from components.core.record import record, replace
 from lab.cluster.device_plugin import Pool, plan_pools
 from lab.cluster.devices import NodeDevices
 from lab.cluster.document import Doc, Json, doc_at, docs_at, name_of, number_at, text_at
@@ -36,7 +36,7 @@ _PARTS = (
 """Key of a policy, the state that the operator reports for it, and the image that it runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NicPolicy:
     """A NicClusterPolicy and whether its operator works."""
 

@@ -14,9 +14,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from components.core.errors import RailyardError
+from components.core.record import record, replace
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.api import Api
 from lab.cluster.attach import AttachError, Site, attach
@@ -91,7 +91,7 @@ _DOWN = "lab.railyard.dev/down"
 _NADS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """The cluster's objects at the start of a pass."""
 

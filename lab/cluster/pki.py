@@ -11,13 +11,14 @@ import ipaddress
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from components.core.record import record
 
 _ISSUING = threading.Lock()
 """Nodes that join at the same time ask for the same pair."""
@@ -29,7 +30,7 @@ _RENEW_BEFORE = dt.timedelta(days=90)
 """It renews them at a start when fewer days are left (sources.md#k3s)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPair:
     """A certificate file and its private key file."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.errors import DeviceError
+from components.core.record import field, record
 from lab.cluster.api import Api
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import EtcdMembers
@@ -39,7 +39,7 @@ API_DEADLINE_S = 60.0
 """3.4 s on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs far more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlaneOptions:
     """What differs between a bare plane and the one inside K3s."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 from lab.cluster.pod_view import Pod
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodLogs:
     """A folder with one file per pod; all containers of a pod share its log."""
 

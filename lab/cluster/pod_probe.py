@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from components.core.record import field, record, replace
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, at, docs_at, number_at, text_at, texts_at
@@ -19,7 +19,7 @@ from lab.cluster.pod_view import NodeState, Pod
 GPU = "nvidia.com/gpu"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class World:
     """Everything a probe can see: nodes, pods and attachment definitions."""
 

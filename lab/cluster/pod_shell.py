@@ -16,9 +16,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from components.core.record import field, record, replace
 from lab.cluster.image_files import GpuAccess, lay_gpu_programs, lay_out, path_of
 from lab.cluster.images import PROBE, Image
 
@@ -45,7 +45,7 @@ _INVALID = Path("/sys/class/net/lo/speed")
 """A file whose read fails with EINVAL: the loopback interface has no speed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gid:
     """One address in a GID table, and the interface that it belongs to."""
 
@@ -56,7 +56,7 @@ class Gid:
     """The interface is in another network namespace, and the driver shows nothing of the entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShownDevice:
     """One RDMA device as a container sees it under /sys."""
 
@@ -71,7 +71,7 @@ class ShownDevice:
     """Of its PCI function under /sys; empty where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Container:
     """What a script finds in its container."""
 
@@ -93,7 +93,7 @@ class Container:
     """Its programs run on GPUs as they are called; None: a call is written down, and ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Called:
     """One call of a tool that is written down."""
 
@@ -103,7 +103,7 @@ class Called:
     """What the script printed before it, and after the call before."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScriptRun:
     """How a script ended: with a call of a tool, or before it."""
 

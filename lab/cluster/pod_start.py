@@ -6,8 +6,7 @@ A real kubelet shows such a pod as Failed, and the MPI operator makes no launche
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from components.core.record import record
 from lab.cluster.launcher import JOB_ROLE
 from lab.cluster.pod_probe import World, container_of, image_of
 from lab.cluster.pod_shell import run_script, script_of
@@ -20,7 +19,7 @@ _RUNC = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotStarted:
     """The end of a container that never served."""
 

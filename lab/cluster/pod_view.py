@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 from components.catalogue.cluster_parts import DISTRIBUTIONS, CniPaths
+from components.core.record import field, record
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import Card, NodeDevices
 from lab.cluster.document import (
@@ -46,7 +46,7 @@ DISTRIBUTION = "lab.railyard.dev/distribution"
 """Label of a node that was not made by K3s: it tells the node's CNI folders."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pod:
     """One pod."""
 
@@ -205,7 +205,7 @@ class Pod:
         return {ip for status in self.network_status() for ip in texts_at(status, "ips")}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeState:
     """One node with its devices, its resources and what runs on it."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.core.errors import RailyardError
+from components.core.record import record
 from lab.cluster.document import Doc, as_doc, number_at, text_at
 from lab.cluster.lab_link import LabLink
 from lab.cluster.pod_view import Pod
@@ -12,7 +11,7 @@ from lab.cluster.pod_view import Pod
 _LAB_FAILED_CODE = 125
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     """The end of one pod."""
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from components.core.record import record
 from lab.cluster.devices import NodeDevices
 
 REPORT_S = 2.0
@@ -16,7 +17,7 @@ QUIET_S = 5.0
 """At least one pass in so long: a process of an operator may have ended by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The last report of a node and when it came (`time.monotonic`)."""
 

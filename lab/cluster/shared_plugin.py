@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, docs_at, number_at, text_at, texts_at
 
 DEFAULT_PREFIX = "rdma"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedPool:
     """One shared resource of a node: how often it is there, and which cards it means."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cluster.api import CONFLICT, Api, ApiError
 from lab.cluster.devices import parse_devices
 from lab.cluster.document import Doc, Json, as_doc, at, docs_at, pairs_at, text_at, texts_at
@@ -61,7 +62,7 @@ class ClusterSide:
         return self.known
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Supervisor:
     """The join side of a server."""
 

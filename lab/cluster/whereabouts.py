@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.core.record import record
 from lab.cluster.api import NOT_FOUND, Api, ApiError
 from lab.cluster.document import Doc, Json, doc_at, docs_at, name_of, namespace_of, text_at
 from lab.cluster.ipam import Reservation
@@ -30,7 +31,7 @@ _LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 """Minute, hour, day of month, month and day of week of a cron expression."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Held:
     """One allocation of a pool."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from components.core.record import field, record
 from components.project.lab_marks import STATE_MARK
 from lab.engine.install import Engine
 from lab.engine.plugin_cache import prepare_plugins
@@ -24,7 +24,7 @@ UNSET: Final = ("PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_ACCESS_TOKEN", "SSH_AUT
 """Each of these would override the lab: another passphrase, another backend, a stale agent."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvSettings:
     """What the environment of one lab stack is made of. All paths are absolute."""
 
@@ -63,7 +63,7 @@ class EnvSettings:
         return self.project / ".pulumi" / "backend"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvReport:
     """The file that was written, and a line about each part of the engine."""
 

@@ -12,11 +12,11 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import RailyardError
+from components.core.record import record
 from components.project.engine import version_of
 from lab.cache import cache_root
 from lab.engine.go import COMPILER_ENVIRONMENT, COMPILER_FLAGS, find_go, go_version
@@ -44,7 +44,7 @@ INSTALLER_TIMEOUT_S: Final = 90
 KEY_DIGITS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Engine:
     """The CLI to use, and where it came from."""
 

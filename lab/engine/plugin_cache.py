@@ -11,10 +11,10 @@ import os
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from lab.engine.install import VERSION, Engine
 from lab.engine.language.packages import RequiredPackage, required_packages
 
@@ -25,7 +25,7 @@ SOURCE: Final = Path(__file__).resolve().parents[2]
 STAND_INS: Final = {"command": "standins.command", "kubernetes": "standins.kubernetes"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shim:
     """A small executable in the plugin cache, and what is said about it."""
 

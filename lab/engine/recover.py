@@ -13,7 +13,6 @@ import json
 import socket
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import psutil
 
 from components.core.errors import RailyardError
+from components.core.record import record
 from components.project.under_way import Lock, read_locks
 from standins.values import Properties, Value, reveal
 
@@ -30,7 +30,7 @@ PULUMI_TIMEOUT_S: Final = 300
 KUBERNETES_PREFIX: Final = "kubernetes:"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pulumi:
     """How to call the engine on one stack."""
 

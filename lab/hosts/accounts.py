@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Account:
     """One line of /etc/passwd."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from components.core.record import record
 
 KEY_FIELDS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyLine:
     """One accepted key."""
 

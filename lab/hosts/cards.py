@@ -6,14 +6,15 @@ Sources: pci.ids for ids and names, mstflint for device types, lab/sources.md#ho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from components.core.record import record
 
 if TYPE_CHECKING:
     from lab.hosts.model import HostModel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """One GPU model."""
 
@@ -71,7 +72,7 @@ def gpu_of(model: HostModel) -> Gpu:
     return A100 if model.config.guest else V100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Card:
     """One RDMA card model, as mlxconfig describes it."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from lab.hosts.docker_state import Container, DockerState, Image, load_state
 from lab.hosts.model import HostModel
 from lab.hosts.namespace import CONTROL_VARIABLES, INNER_PATH, Namespace
@@ -35,7 +35,7 @@ _MOUNTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerHost:
     """What Docker and MPI may do with the machine that they run on."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hypervisors.config import EsxiConfig
 from lab.infiniband.config import PlainSwitchConfig, UfmLab
@@ -15,7 +15,7 @@ from lab.infiniband.manager import POLLING_MS
 from lab.views import HostConfig, SwitchConfig
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloudLab:
     """An emulated cloud, and how the machines that it makes are reached."""
 
@@ -24,7 +24,7 @@ class CloudLab:
     ssh_port: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourcesLab:
     """The emulated web and the registry that a site takes everything from."""
 
@@ -37,7 +37,7 @@ class SourcesLab:
     """The images of the hosts trust their authority, as where a site has put its own into them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LabFile:
     """One lab: its folders and its devices."""
 

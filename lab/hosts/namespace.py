@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.hosts.compiled import ENTER, compiled
 from lab.hosts.platform import CMDLINE, CPUINFO, SWAPS
 from lab.hosts.rootfs import (
@@ -43,7 +44,7 @@ INNER_TMP = "/tmp"  # noqa: S108 - the tmpfs of the host itself
 INNER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPaths:
     """Where the parts of one host's file tree lie on the outer machine."""
 
@@ -62,7 +63,7 @@ class HostPaths:
     """The authorities that its image trusts; None for those of the outer machine."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Who:
     """The user and groups of a process."""
 

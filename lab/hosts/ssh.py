@@ -10,9 +10,9 @@ import contextlib
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from components.core.errors import UsageError
+from components.core.record import record
 from components.remote.ssh_library import asyncssh
 from lab.hosts.accounts import Account
 from lab.hosts.authorized_keys import find_key
@@ -25,7 +25,7 @@ FORCED = "railyard_forced_command"
 """Key under which a connection keeps the forced command of the key that it was let in with."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Login:
     """One session to start."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from components.core.record import record
 
 _DRIVERS = {"15b3": "mlx5_core", "10de": "nvidia"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SysFile:
     """One attribute file."""
 
@@ -16,7 +17,7 @@ class SysFile:
     write: Callable[[str], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SysLink:
     """One symbolic link, relative to its own folder."""
 

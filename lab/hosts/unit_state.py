@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from components.core.record import record
 from lab.hosts.units import DEFAULT_MEMLOCK_BYTES, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """A command to run inside of the host."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from components.core.record import field, record
 
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system")
 """Search path below the host's root, the first wins."""
@@ -41,7 +42,7 @@ DEFAULT_MEMLOCK_BYTES = 8388608
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unit:
     """One unit as loaded: its settings with all drop-ins applied."""
 
@@ -230,7 +231,7 @@ def order_units(units: Sequence[Unit]) -> list[Unit]:
     return [by_name[name] for name in done]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExecLine:
     """One command of a unit."""
 

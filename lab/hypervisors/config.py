@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.catalogue.cards import CARDS as CARD_MODELS
+from components.core.record import record
 from lab.hosts.cards import CARD_NAMES
 
 MT_CARDS = {
@@ -13,7 +12,7 @@ MT_CARDS = {
 """RDMA card model to PCI device id and name (pci.ids, vendor 15b3)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EsxiPciDevice:
     """One PCI function of an ESXi host."""
 
@@ -31,7 +30,7 @@ class EsxiPciDevice:
     """Uplink of vSwitch0 while VMkernel owns it, for example `vmnic0`; empty for none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EsxiVmConfig:
     """One virtual machine that somebody has installed on the host."""
 
@@ -50,7 +49,7 @@ class EsxiVmConfig:
     """Whether it runs when the lab is made."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EsxiConfig:
     """One emulated ESXi host of the lab file."""
 
@@ -66,7 +65,7 @@ class EsxiConfig:
     vms: tuple[EsxiVmConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EsxiVmView:
     """What decides whether the GPU and the RDMA card of a guest reach each other directly."""
 

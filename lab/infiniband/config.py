@@ -6,13 +6,14 @@ took a third of its start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from components.core.record import field, record
 
 UFM_PCI: Final = "0000:01:00.0"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlainSwitchConfig:
     """A switch of the fabric that nothing logs in to: its ports, and what is plugged in."""
 
@@ -26,7 +27,7 @@ class PlainSwitchConfig:
     """Port to the (switch, port) at the other end."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UfmLab:
     """The emulated UFM: where it listens, who may log in, and its HCA on the fabric."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from components.core.record import record
 
 _FIELD: Final = re.compile(r"^(\w+):\.*(.*)$", re.MULTILINE)
 _KEYS: Final = re.compile(r"^ *\d+: (.*)$", re.MULTILINE)
@@ -13,7 +14,7 @@ STATES: Final = {"Down": 1, "Initialize": 2, "Armed": 3, "Active": 4}
 """Words of infiniband-diags for the states of a port, as the specification numbers them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortState:
     """One HCA port as its subnet has it."""
 
@@ -27,7 +28,7 @@ DOWN: Final = PortState()
 """A port without a link: it cannot be opened, so nothing is known of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownManager:
     """One subnet manager that the master knows."""
 

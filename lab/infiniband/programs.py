@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from components.core.record import record
 
 TOOL_DEADLINE_S: Final = 60.0
 """A tool that gets no answer gives up by itself within seconds."""
@@ -15,7 +16,7 @@ _UMAD: Final = f"{_LIBRARIES}/umad2sim/libumad2sim.so"
 """What stands in for /dev/infiniband/umad and talks to ibsim."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Programs:
     """The unpacked packages, and the fabric that they speak to."""
 

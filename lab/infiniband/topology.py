@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from components.core.record import record
 from lab.views import HcaPort, ManagerView, SubnetView
 
 SPEEDS: Final = {800: "4xXDR", 400: "4xNDR", 200: "4xHDR", 100: "4xEDR", 56: "4xFDR", 40: "4xQDR"}
@@ -31,7 +32,7 @@ class Plug:
         return f'"{self.node}"[{self.port}]'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cable:
     """A link: the end at a switch, and the other end."""
 

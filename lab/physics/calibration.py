@@ -33,7 +33,7 @@ Nothing here is a free choice except where it says so:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from components.core.record import record
 
 PAIR_GBIT_S = 92.3953
 _PAIR_LINE_RATE_GBIT_S = 100
@@ -79,7 +79,7 @@ def pair_gbit_s(line_rate_gbit_s: float, efficiency: float, message_bytes: int) 
     return min(plateau, MESSAGES_PER_S * message_bytes * _BITS / 1e9)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pace:
     """How fast a network lets a collective run."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from components.core.errors import UsageError
+from components.core.record import record
 
 _VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 _SUBSTITUTION = re.compile(r"\$\((?!\w+\))(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
@@ -21,7 +21,7 @@ _SIZE_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 _SHELL_SCRIPT_ARGUMENTS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """One call of a tool: what stood before its name, its name, its arguments."""
 

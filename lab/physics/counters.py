@@ -9,8 +9,8 @@ a flow in the wrong class is not slower between two idle nodes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.physics.fabric import FabricPath
 from lab.physics.incast import Sending, congest
 from lab.physics.path import RailPath
@@ -22,7 +22,7 @@ _RETRIES = 7
 Deltas = tuple[tuple[NicDelta, ...], tuple[PortDelta, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flow:
     """Payload that went one way over a path."""
 

@@ -7,8 +7,7 @@ near each other (lab/sources.md#cloud-ib).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from components.core.record import record
 from lab.physics.request import Attachment, ProbePod
 from lab.views import HcaView
 
@@ -18,7 +17,7 @@ MTU_BYTES = 4096
 _LOCKING = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HcaEndpoint:
     """One end of an InfiniBand connection."""
 
@@ -72,7 +71,7 @@ class HcaEndpoint:
         return topology_file in self.pod.files or topology_file == own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricPath:
     """A working connection between two adapters."""
 

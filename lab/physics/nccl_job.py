@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from components.core.errors import UsageError
+from components.core.record import record, replace
 from lab.physics.command_line import ToolCall, find_tool, option_value, parse_size
 from lab.physics.request import ProbePod, ProbeRequest
 
@@ -19,7 +19,7 @@ _FEWEST_HOSTS = 2
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rank:
     """One MPI rank and the GPU it drives."""
 
@@ -32,7 +32,7 @@ class Rank:
     """The GPU's PCI bus, two hex digits; empty for the one that a DGX-1 has there."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NcclJob:
     """What the job runs."""
 

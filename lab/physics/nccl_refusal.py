@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from components.core.record import record
 from lab.physics import nccl_text as text
 from lab.physics.nccl_job import NcclJob, Rank
 from lab.physics.network import Network
@@ -19,7 +19,7 @@ _SYSTEM: Final = "unhandled system error (run with NCCL_DEBUG=INFO for details)"
 _INTERNAL: Final = "internal error - please report this issue to the NCCL developers"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """How a rank ends before the first byte."""
 

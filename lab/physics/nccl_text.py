@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.physics.fabric import HcaEndpoint
 from lab.physics.nccl_job import NcclJob, Rank
 from lab.physics.network import Network, uses_gdr
@@ -28,7 +28,7 @@ _TIME_WIDTH = 7
 _ALIGNED_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """One line of a rank's output."""
 
@@ -36,7 +36,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One line of the result table."""
 

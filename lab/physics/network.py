@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
+from components.core.record import record
 from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import (
     ALLTOALL_SHARE,
@@ -33,7 +33,7 @@ _PAIR_OF_HOSTS = 2
 AnyPath = RailPath | FabricPath
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """The rails or adapters that a job found, or why it cannot use them."""
 

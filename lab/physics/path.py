@@ -8,9 +8,9 @@ and sources.md#onyx (VLAN and MTU); the RDMA MTU of an interface is that of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from components.core.record import field, record, replace
 from lab.physics.fabric import HcaEndpoint
 from lab.physics.request import Attachment, ProbePod
 from lab.physics.routed import Hop, find_hops, next_hop, vlan_of, vlan_to
@@ -31,7 +31,7 @@ Cables = Mapping[tuple[str, str], tuple[str, str]]
 FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory", "no_node_guid"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Between:
     """What is between the switches."""
 
@@ -41,7 +41,7 @@ class Between:
     """What the switches route by; those that do not route may be left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """All devices of the lab, as they are now."""
 
@@ -116,7 +116,7 @@ class Site:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Endpoint:
     """One end of an RDMA connection: the attachment, its PF and the switch port behind it."""
 
@@ -188,7 +188,7 @@ class Endpoint:
 AnyEnd = Endpoint | HcaEndpoint
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathFault:
     """Why two endpoints cannot talk at all."""
 
@@ -197,7 +197,7 @@ class PathFault:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RailPath:
     """A working connection, and what the devices on it do to one direction of it."""
 

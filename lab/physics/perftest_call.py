@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.physics.command_line import find_tool, option_value, parse_size
 from lab.physics.request import ProbePod, ProbeRequest
 
@@ -33,7 +33,7 @@ _FLAGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PerftestCall:
     """The options of one call of a test."""
 

@@ -33,19 +33,20 @@ A machine or pod in the host's network uses the cards themselves: leave `network
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.views import GpuView
 
 ProbeKind = Literal["perftest", "nccl", "mpirun", "deepspeed_scan"]
 AttachmentKind = Literal["vf", "pf", "hca"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attachment:
     """One RDMA interface of a pod or machine."""
 
@@ -80,7 +81,7 @@ class Attachment:
         return ":".join(["00"] * 10 + ["255", "255", octets])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbePod:
     """One pod of a probe."""
 
@@ -106,7 +107,7 @@ class ProbePod:
     """The GPUs that it holds; empty where only their number counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbeRequest:
     """A probe to run."""
 
@@ -115,7 +116,7 @@ class ProbeRequest:
     launcher: ProbePod | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NicDelta:
     """What a probe adds to the counters of one PF (`ethtool -S`, RDMA hw_counters) or HCA."""
 
@@ -131,7 +132,7 @@ class NicDelta:
     local_ack_timeout_err: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortDelta:
     """What a probe adds to the counters of one switch port."""
 
@@ -151,7 +152,7 @@ class PortDelta:
     """Frames that the port dropped, for example for their length."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbeResult:
     """What a probe printed and what it did to the counters of the path."""
 

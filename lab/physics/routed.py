@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
+from components.core.record import record
 from lab.views import BgpView, PortView, RouterView, RouteView, SessionView
 
 Hop = tuple[PortView, PortView]
@@ -59,7 +59,7 @@ def vlan_to(router: RouterView, address: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Route:
     """What one switch knows of the way to a network."""
 

@@ -7,9 +7,9 @@ waits for the gradients that nothing hides: on a slower network by so much longe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.physics import nccl_text as text
 from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import (
@@ -38,7 +38,7 @@ _WARMUP_STEPS = 10
 _RULE = "-" * 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guide:
     """What a benchmark came to on a real cluster."""
 
@@ -51,7 +51,7 @@ class Guide:
     """Of 100 Gb/s, on each host."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Benchmark:
     """One run of a benchmark."""
 

@@ -14,11 +14,11 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cache import cache_root
 from lab.cluster import build as cluster
 from lab.cluster.build import Program, build_program
@@ -79,7 +79,7 @@ PROGRAMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModuleFile:
     """A file that a Go module carries and an image needs."""
 

@@ -6,10 +6,10 @@ Paths are those of K3s (sources.md#k3s), since the product's manifests name them
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.cluster_parts import DISTRIBUTIONS
+from components.core.record import record
 from lab.cluster.document import Doc
 from lab.pods.cgroups import PLACE
 
@@ -32,7 +32,7 @@ K3S_PLUGINS: Final = ("bridge", "host-local", "loopback", "portmap")
 """Of the plugins that K3s links into its folder of CNI programs; macvlan is not among them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeAddresses:
     """What follows from a node's number."""
 

@@ -11,13 +11,13 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient
 from components.artefacts.web import Access
+from components.core.record import field, record
 
 LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
 CONFIG: Final = "application/vnd.oci.image.config.v1+json"
@@ -31,7 +31,7 @@ _APPLETS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """One image: its name, its files, and what it starts."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.pods.configs import CONTROL_PLANE
 from lab.pods.node import Node
 
@@ -22,7 +22,7 @@ SPARE_CARD: Final = "enp77s0"
 SPARE_PORT: Final = "spare"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RailCable:
     """One rail: the bridge that plays its leaf, and what the nodes call their cards on it."""
 

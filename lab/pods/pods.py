@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from components.core.record import record
 from components.pod_network.attachment import NETWORKS
 from lab.cluster.document import Doc, Json, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import NETWORK_STATUS
@@ -18,7 +18,7 @@ POD_DEADLINE_S: Final = 120.0
 _ENDED: Final = ("Running", "Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodWish:
     """One pod of a story."""
 

@@ -12,6 +12,7 @@ import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
 from components.acceptance.probes.probe_job import RAIL_ADDRESS
+from components.core.record import record
 from components.jobs.job_plan import MPI_NAMESPACE
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
@@ -39,7 +40,7 @@ def _with_command(pod: Body, call: str) -> Body:
     return changed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     """How the launcher of an MPIJob ended."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from components.kubernetes.manifest import Body
 from components.pod_network.attachment import pod_attachment
 from lab.cluster.document import (
@@ -243,7 +244,7 @@ def _shown(statuses: list[list[Doc]]) -> list[str]:
     return [json.dumps(entry) for status in statuses for entry in status]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """One way to ask for a network that cannot be had."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cache import cache_root
 from lab.engine.go import COMPILER_ENVIRONMENT, COMPILER_FLAGS, find_go
 from lab.engine.progress import locked, run_shown
@@ -23,7 +23,7 @@ _DEADLINE_S: Final = 900.0
 """20 s cold on two idle cores; a shared machine needs more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Built:
     """A program that is built from a pinned module."""
 

@@ -12,12 +12,12 @@ import json
 import ssl
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
 from components.core.errors import DeviceError
+from components.core.record import field, record
 
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 30.0
 Answer = tuple[int, Mapping[str, str], bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Images:
     """The images of one registry with TLS."""
 
@@ -78,7 +78,7 @@ class Images:
             yield _Opened(self, connection)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Opened:
     """A connection to a registry for several requests: an image takes up to eleven."""
 

@@ -6,10 +6,10 @@ import http.client
 import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from components.core.record import field, record
 from lab.cluster.pki import KeyPair
 from lab.cluster.process import Child, wait_until
 from lab.registry.build import S3
@@ -18,7 +18,7 @@ READY_DEADLINE_S: Final = 20.0
 """It listens after 0.3 s on an idle core."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class S3Place:
     """Where one server listens, and what it keeps."""
 

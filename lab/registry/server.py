@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 import bcrypt
 import yaml
 
+from components.core.record import field, record
 from lab.cluster.pki import KeyPair
 from lab.cluster.process import Child, wait_until
 from lab.registry.build import registry_program
@@ -23,7 +23,7 @@ _BCRYPT_ROUNDS: Final = 4
 """The fewest that bcrypt has: the passwords of a lab are public."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegistryPlace:
     """Where one registry listens, and what it keeps."""
 

@@ -7,15 +7,15 @@ gives them to vtysh, one row of its database after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address
 
+from components.core.record import record
 from lab.views import BfdView, RouterView
 
 _FAMILY = "address-family ipv4 unicast"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Part:
     """Something that bgpd is given and can be taken from it again."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.views import PortView
 
 Addresses = Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wire:
     """One port of a switch, as the kernel has it."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from components.core.record import record
 
 End = tuple[str, str]
 """A switch and its port, or a host and its network device."""
@@ -11,7 +12,7 @@ Plugs = Mapping[End, End]
 """Port of a switch to the device of a host."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cabling:
     """The cables of one switch to hosts."""
 

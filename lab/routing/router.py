@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from components.core.record import record, replace
 from lab.routing import lldp
 from lab.routing.lines import plan_lines
 from lab.routing.links import Wire, address_lines, port_lines, vlan_line
@@ -26,7 +26,7 @@ done"""
 """Each daemon returns once it answers. Without mgmtd, zebra tries to reach it 75 times a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Make:
     """How a switch system has FRR."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from components.core.record import record
 
 ANSWER_DEADLINE_S: Final = 30.0
 """A daemon answers within milliseconds; a machine whose cores are shared needs longer."""
@@ -18,7 +19,7 @@ _CHUNK: Final = 1 << 16
 _END: Final = b"\0\0\0"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reply:
     """What a daemon answers to one command."""
 

@@ -12,12 +12,12 @@ import io
 import re
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from components.core.record import record
 from lab.cluster.artefact import checksums, read_artefact
 from lab.cluster.release import K3S_VERSION
 
@@ -26,7 +26,7 @@ _RELEASES: Final = f"github.com/k3s-io/k3s/releases/download/{K3S_VERSION}"
 _SOURCE: Final = f"raw.githubusercontent.com/k3s-io/k3s/{K3S_VERSION}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServedChart:
     """One chart of the lab, as a repository of upstream lists it."""
 

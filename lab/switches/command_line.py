@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
+
+from components.core.record import record, replace
 
 Handler = Callable[..., Any]
 """(context, *values of the places) to the output; None prints nothing."""
@@ -22,7 +23,7 @@ class UnknownCommandError(CliError):
     """A line that the emulator does not know; it is recorded as unmodelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """One line of a mode: its words and places, and its handler."""
 
@@ -38,7 +39,7 @@ def table(lines: Iterable[tuple[str, Handler]]) -> tuple[Command, ...]:
 _Live = list[tuple[Command, list[str]]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grammar:
     """The values that places of a system accept, and its refusals of a line."""
 
@@ -108,7 +109,7 @@ def _last(_context: object, *said: str) -> object:
     return said[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """A field of the configuration; the same line sets it and is printed for it."""
 

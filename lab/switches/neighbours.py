@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from components.core.record import record
 from lab.views import BgpView, RouterView, RouteView, SessionView
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _bfd(found: Mapping[str, SessionView]) -> object:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Told:
     """The announced port and description of one neighbour."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Chassis:
     """Serial number and MAC address, which identify a switch under any name and address."""
 

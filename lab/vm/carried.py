@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
+from components.core.record import record, replace
 from components.hosts.host_plan import (
     HostPlan,
     host_names,
@@ -41,7 +41,7 @@ LEFT_OUT: Final = {
 """Settings to why these machines cannot have them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """One host's plan as its guest gets it."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from components.core.record import record
 
 CARD: Final = "0000:01:00.0"
 PF: Final = "enp1s0"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drift:
     """One change by hand."""
 

@@ -10,11 +10,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from lab.cache import cache_root
 from lab.engine.progress import locked
 from lab.keys import client_key
@@ -116,7 +116,7 @@ _COMMANDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """What a disk is made of."""
 
@@ -154,7 +154,7 @@ NODES: Final = Recipe(
 """Two hosts with what containers need; the tree takes about 1.2 GB, images the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """What a guest starts from."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from components.core.record import record
 from lab.cluster.process import Child
 from lab.vm.image import Image
 from lab.vm.tools import QEMU
@@ -70,7 +71,7 @@ def free_port(kind: socket.SocketKind) -> int:
         return int(asked.getsockname()[1])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wiring:
     """What a guest is started on."""
 

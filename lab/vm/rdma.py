@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 from components.acceptance.digest import digest_log
@@ -15,6 +14,7 @@ from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.probes.probe_job import perftest_command
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.jobs.templates import job_script
 from components.model.cluster import ClusterSpec
 from components.remote.step import Endpoint
@@ -87,7 +87,7 @@ def answers(endpoint: Endpoint, number: int, within_s: int) -> bool:
     return run_as_root(endpoint, words).exit_status == 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class End:
     """One end of the test."""
 

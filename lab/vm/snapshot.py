@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from components.core.errors import DeviceError
+from components.core.record import record
 
 LOOK: Final = r"""
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin SYSTEMD_BUS_TIMEOUT=300
@@ -39,7 +39,7 @@ echo "hostname = $(uname -n)"
 """Read-only, as root."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Noise:
     """Lines that differ between two looks at a machine on which nobody did anything."""
 
@@ -78,7 +78,7 @@ RESIDUE: Final = (
 """What an undo cannot take back in a running kernel; a restart does, which is proven."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """One look: section to name to value."""
 

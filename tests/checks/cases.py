@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final, cast
@@ -17,6 +16,7 @@ from components.artefacts.lock import parse_lock
 from components.checks.registry import FILE_RULES, RULES
 from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded
+from components.core.record import record, replace
 from components.reading.load import CONFIG_KEY, parse_site
 from tests.checks.patch import patched
 
@@ -32,7 +32,7 @@ _STACK_FILE: Final = "Pulumi.dev.yaml"
 _KEYS: Final = {"why", "base", "stack_file", "patch", "lock", "expected"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """One changed site, and what `railyard check` says of it."""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from components.cli.main import main
+from components.core.record import record
 from tests.cli.put_stack import SeeFacts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     code: int
     out: str

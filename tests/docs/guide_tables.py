@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
+from components.core.record import record
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.systems.ranges import collapse_vlans
 from components.model.cluster import ClusterSpec
@@ -126,7 +126,7 @@ class Guide(Frozen):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ours:
     """What the plan has."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from components.core.record import record
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,7 +16,7 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)]+)\)")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """One fenced block of code."""
 
@@ -23,7 +24,7 @@ class Block:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shown:
     """A command of a console block with the output that the page shows; `…` marks omitted lines."""
 

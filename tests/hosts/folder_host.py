@@ -6,10 +6,10 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from components.core.record import record
 from components.hosts.scripts import Verb, boot_script_text
 from tests.hosts.host_text import library_text, script_text
 
@@ -20,7 +20,7 @@ _SYSTEM_PATHS = re.compile(
 _ACCEPTS_ALL = ("systemctl", "modprobe", "devlink", "lspci", "sync", "udevadm")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FolderHost:
     """Its cards are folders of files that take every value, also what a kernel would refuse."""
 

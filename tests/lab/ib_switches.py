@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file
 from lab.switches.mlnxos.server import MlnxosSwitch
 from lab.views import HcaPort, SubnetView
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subnet:
     """Switches as from the factory, and all HCA ports with their links up."""
 

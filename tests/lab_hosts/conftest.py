@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
+from components.core.record import record
 from lab import control
 from lab.hosts.image import OFED_IMAGE
 from lab.hosts.lab_file import LabFile
@@ -39,7 +39,7 @@ def make_host(name: str, address: str) -> HostConfig:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SmallLab:
     """A running lab and how to talk to it."""
 

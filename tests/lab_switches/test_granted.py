@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.switches.emulators import make_switch
 from lab.views import SwitchConfig
 from tests.granted import Row, rows_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Which:
     """A switch of a row."""
 

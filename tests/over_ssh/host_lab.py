@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter
 
 from components.core.difference import Difference
 from components.core.key_values import HostState, diff_states, parse_state
+from components.core.record import record, replace
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
@@ -49,7 +49,7 @@ def load_spec(stack: str, example: Path = EXAMPLE) -> ClusterSpec:
     return ClusterSpec.model_validate(document)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostLab:
     """The running lab, its site, and the ways in which Railyard touches a host."""
 

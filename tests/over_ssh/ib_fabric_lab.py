@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from components.acceptance.collect.probe_runs import look_at_fabric
 from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.probes.ib_look import IbFacts, plan_ib_limits, plan_ib_looks
+from components.core.record import record
 from components.fabric import device
 from components.fabric.fabric_plan import plan_fabric
 from components.hosts.host_plan import plan_hosts
@@ -43,7 +44,7 @@ Rows = dict[tuple[str, str], tuple[str, str]]
 Site = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricLab:
     """The running lab and its site."""
 

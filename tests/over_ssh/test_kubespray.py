@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,6 +15,7 @@ import pytest
 
 from components.artefacts.lock import Lock
 from components.core.errors import DeviceError
+from components.core.record import record, replace
 from components.drift.applied import Applied
 from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.perform import (
@@ -63,7 +63,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     assert unmodelled == {"mgmt01": [], "gpu01": [], "gpu02": []}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """A project's folder, and the hosts that its step plays on."""
 

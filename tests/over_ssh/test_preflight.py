@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from components.artefacts.lock import Lock
 from components.checks.site import check_site
 from components.core.problem import Finding
+from components.core.record import record
 from components.drift.applied import Applied
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
@@ -95,7 +95,7 @@ def silent(address: str, port: int) -> Generator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lacking:
     """A lab in which much is wrong at once, and what one look must say of each host."""
 

@@ -7,7 +7,6 @@ import ipaddress
 import ssl
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -23,8 +22,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from components.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Answer:
     """What one path gives."""
 
@@ -33,7 +34,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Served:
     """A running server."""
 

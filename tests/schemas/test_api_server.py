@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
 from components.checks.site import load_checked_site
+from components.core.record import record
 from components.kubernetes.client import KubernetesCalls
 from components.kubernetes.live.look import Asked, ClusterDrift, judge_look, read_cluster
 from components.kubernetes.live.read import Reader
@@ -277,7 +277,7 @@ KEPT = ("Namespace ", "CustomResourceDefinition ")
 """With them all that is within would go."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Made:
     """All objects that Railyard makes on any site, one of each name, in a cluster."""
 

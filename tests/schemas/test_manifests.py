@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from components.catalogue import upstream
 from components.catalogue.operator_versions import parse_numbers
 from components.catalogue.version_pairs import VERSION_SETS
 from components.checks.site import load_checked_site
+from components.core.record import record
 from components.jobs.templates import number_objects
 from components.model.cards import Firmware, HcaPf
 from components.model.cluster import ClusterSpec
@@ -28,7 +28,7 @@ from tests.schemas.judge import judge, packed_releases, unknown_values
 FILES = sorted(file.relative_to(EXAMPLES).as_posix() for file in EXAMPLES.glob("*/[a-z]*.yaml"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rendered:
     """One object, and whether it is a part of one that is there."""
 

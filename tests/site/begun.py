@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final, cast
@@ -15,6 +14,7 @@ from typing import Final, cast
 import yaml
 
 from components.checks.site import check_config_value
+from components.core.record import record, replace
 from components.update.secrets import secret_names
 from lab import control
 from lab.cache import cache_root
@@ -32,7 +32,7 @@ from tests.site.playground import PROJECT, Done, lab_folder, run, take_snapshot
 RAILYARD: Final = PROJECT / ".venv/bin/railyard"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Begun:
     """One project of a user and the lab that plays its devices and its sources."""
 

@@ -10,13 +10,13 @@ import sys
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from components.core.record import record
 from components.model.cluster import ClusterSpec
 from components.model.places import each_ssh
 from lab.up import choose_site, load_spec, play, start_lab
@@ -194,7 +194,7 @@ def play_site(mark: str, argument: str) -> Generator[Playground]:
         stop_and_check(mark, name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FirstUp:
     """What the very first `make up` said, and what it led to."""
 

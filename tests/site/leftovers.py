@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
+
+from components.core.record import record
 
 MARK: Final = "RAILYARD_SITE_TEST"
 """In the environment of all that these tests start, and of all that those start in turn."""
 POLL_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alive:
     """One process that should not be there; its start time tells it from a later namesake."""
 

@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from components.core.problem import Json
+from components.core.record import record
 from lab import control
 from lab.up import choose_site, load_spec
 from tests.site.leftovers import family, marked_processes
@@ -29,7 +29,7 @@ _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
 Event = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """How a command ended, and all that it said."""
 
@@ -48,7 +48,7 @@ class Done:
         return self.must(self.code)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Preview:
     """What `pulumi preview` would change, and what it said."""
 
@@ -69,7 +69,7 @@ class Preview:
         return self.done.code == 0 and not self.changes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EndState:
     """All that an update leads to; equal whichever way led there."""
 
@@ -78,7 +78,7 @@ class EndState:
     objects: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Playground:
     """One stack of this clone and its running lab."""
 

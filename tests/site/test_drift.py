@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from components.core.record import record
 from lab.site import secrets_of
 from tests.docs.markdown import outputs
 from tests.site.playground import PROJECT, STACK, Playground
@@ -67,7 +67,7 @@ def rejects_a_line(site: Playground) -> None:
     assert "acceptance passed" not in failed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Injected:
     """One fault of the lab, and the only deviations that it may cause."""
 

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Event, Thread
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from components.core.errors import DeviceError
+from components.core.record import record
 from components.kubernetes.manifest import REPAIR
 from components.plan.make import ClusterPlan
 from lab.cluster.api import Api, ApiError
@@ -121,7 +121,7 @@ def name_in(body: Mapping[str, Any]) -> str:
     return str(body["metadata"]["name"])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """The stack of all objects, and the cluster that they are in."""
 

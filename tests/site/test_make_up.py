@@ -6,13 +6,13 @@ import json
 import re
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import psutil
 import pytest
 
+from components.core.record import record
 from lab.up import choose_site, load_spec, start_lab
 from tests.docs.markdown import outputs
 from tests.site.conftest import END_DEADLINE_S, FirstUp, stop_and_check, work_tree
@@ -30,7 +30,7 @@ from tests.site.playground import (
 pytestmark = pytest.mark.site
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Point:
     """When an engine is killed: so long after it began to create a resource."""
 

@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from sys import base_prefix
 from typing import Any, Final
 
 import pytest
 
+from components.core.record import record
 from lab.up import choose_site, load_spec
 from tests.lab.until import until
 from tests.pushgateway import Gateway, pushgateway
@@ -62,7 +62,7 @@ def asked(site: Playground, *what: str) -> Any:  # noqa: ANN401 - a JSON documen
     return json.loads(site.kubectl("get", *what, "--output", "json").must())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Watcher:
     """One pod of the job, and the folders of its container."""
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, starmap
 from pathlib import Path
@@ -47,7 +46,7 @@ from components.acceptance.report import archive
 from components.acceptance.report.archive import label_of, subjects_of
 from components.core.errors import DeviceError, UsageError
 from components.core.limits import LOG_BYTES
-from components.core.record import record
+from components.core.record import record, replace
 from components.jobs.templates import number_objects
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body, pods_in

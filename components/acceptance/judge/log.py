@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
 from itertools import chain
 from statistics import median
 
@@ -18,7 +17,7 @@ from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.core.plain_text import counted
-from components.core.record import record
+from components.core.record import field, record, replace
 
 Source = str | Iterable[str]
 """A text, or its pieces in order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
@@ -14,7 +13,7 @@ from components.acceptance.logs.lines import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
 from components.core.plain_text import counted
-from components.core.record import record
+from components.core.record import record, replace
 
 NVLINK_FRACTION: Final = 0.6
 """Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100

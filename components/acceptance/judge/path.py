@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from math import ceil, inf
@@ -17,7 +16,7 @@ from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, 
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict, row
 from components.acceptance.logs.nccl_lines import bus_factor
 from components.core.plain_text import counted
-from components.core.record import record
+from components.core.record import record, replace
 from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 

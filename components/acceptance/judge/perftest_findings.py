@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -13,7 +12,7 @@ from components.acceptance.judge import verdict as verdicts
 from components.acceptance.judge.verdict import Finding, first_rule, row, verdict_for
 from components.acceptance.logs.log_model import PerftestLog
 from components.core.plain_text import counted
-from components.core.record import record
+from components.core.record import record, replace
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache, partial
 from typing import Final, Literal
 
 from components.acceptance.evidence import Probe
 from components.containers import container_plan
-from components.core.record import record
+from components.core.record import field, record
 from components.core.to_json import OMIT_EMPTY
 from components.jobs import job_plan, templates
 from components.jobs.templates import job_script, mpirun_command, program_path

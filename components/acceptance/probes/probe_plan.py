@@ -9,7 +9,6 @@ what the probes do not prove.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +16,7 @@ from components.acceptance.evidence import HopRole, Probe, Unproven, WorkerGroup
 from components.acceptance.probes import probe_job
 from components.acceptance.probes.probe_job import PERFTEST_SECONDS, RAIL_CASE, PairTest, ProbeJob
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
-from components.core.record import record
+from components.core.record import record, replace
 from components.fabric.links import list_links, routed_neighbours
 from components.jobs.templates import SSHD, JsonObject, job_script, make_job, program_path
 from components.kubernetes.manifest import Body, pulling

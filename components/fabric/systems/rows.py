@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
-from components.core.record import record
+from components.core.record import field, record
 from components.fabric.parts import is_default
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Answer, Change

@@ -7,14 +7,13 @@ a system lacks them. Every Ethernet system has lossless and lossy RoCE on trunks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from components.catalogue.switches import switch_model
 from components.catalogue.switches.switch_model import Release
 from components.core.errors import Bug
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import parse_own
 from components.fabric.parts import Field, IdentityQuestions, Sessions
 from components.fabric.state import Neighbour, PortState, SwitchState

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError
-from components.core.record import record
+from components.core.record import field, record, replace
 from components.core.templates import fault_text
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.wanted import HOSTS, VARIABLES, Wanted

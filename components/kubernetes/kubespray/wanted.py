@@ -8,13 +8,12 @@ kubespray's inventory. Names: kubespray v2.31.0, roles/*/defaults and docs/ (sou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final, Literal
 
 import yaml
 from pydantic import JsonValue
 
-from components.core.record import record
+from components.core.record import field, record
 from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
 from components.kubernetes.planes.node_files import kubelet_fields, mirrors_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from itertools import product
 from typing import Final
 
@@ -11,7 +10,7 @@ from components.core.difference import ABSENT
 from components.core.errors import RailyardError
 from components.core.plain_text import counted, one_line
 from components.core.problem import DIFFERS, Finding, exit_code
-from components.core.record import record
+from components.core.record import field, record
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, fetch_kubeconfig
 from components.kubernetes.live import read, why

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import TABLE, Part, Status, part_of_image, version_in
 from components.catalogue.operator_versions import nri_works
 from components.core.problem import Finding
-from components.core.record import record
+from components.core.record import field, record
 from components.core.templates import finding_of
 from components.kubernetes.client import Calls
 from components.kubernetes.live.look import CLUSTER, why_not_ready

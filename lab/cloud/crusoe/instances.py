@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import JsonValue
 
+from components.core.record import record
 from lab.cloud.crusoe.faults import Faults
 from lab.cloud.crusoe.model import (
     HCAS_OF_ENTRY,
@@ -32,7 +32,7 @@ DELETING = "STATE_DELETING"
 """The Swagger file lists no states: the first two are in the vendor's clients, two are guesses."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MadeInstance:
     """What the lab needs to know to play an instance."""
 
@@ -46,7 +46,7 @@ class MadeInstance:
     guids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """An instance that began to run, was stopped and keeps its disk, or went."""
 

@@ -12,12 +12,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.core.record import record
+
 Document = dict[str, JsonValue]
 HCAS_OF_ENTRY: Final = 8
 """The API makes 8 HCAs of one partition entry (terraform-provider-crusoe PR 15)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VmType:
     """One instance type of the emulated location."""
 
@@ -28,7 +30,7 @@ class VmType:
     """Instances that the location has to give."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CrusoeConfig:
     """One emulated cloud."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from pydantic import JsonValue
 
+from components.core.record import record
 from lab.cloud.crusoe import network
 from lab.cloud.crusoe.faults import Faults
 from lab.cloud.crusoe.instances import Event, Instances, seen_operation
@@ -34,7 +34,7 @@ _SECRET_FIELDS: Final = frozenset({"image", "ssh_public_key"})
 """Fields of ours that InstanceV1 does not show."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One request as it arrived."""
 

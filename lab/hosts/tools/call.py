@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.core.record import field, record
 from lab.hosts.model import HostModel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResult:
     """Exit status and output of a tool."""
 
@@ -21,7 +21,7 @@ class ToolResult:
     """Files that the tool writes in the host's own view, by absolute path."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """One call of a tool inside of a lab host."""
 

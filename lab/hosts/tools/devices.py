@@ -5,8 +5,7 @@ Sources: lab/sources.md#hosts; pci.ids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from components.core.record import record
 from lab.hosts.bridges import ROOT_PORT, all_bridges, gpu_addresses
 from lab.hosts.cards import CARD_NAMES, CARDS, gpu_of
 from lab.hosts.hca_sysfs import FIRMWARE, is_active, lid_of, port_guid
@@ -128,7 +127,7 @@ def _lspci_row(row: tuple[str, str, str, str], letters: str) -> str:
     return f"{shown} {head} [{kind}]:{tail} [{ids}]\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RdmaDevice:
     """One RDMA device with one port, as the tools list it."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from lab.hosts.docker_state import Image, digest_of
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.options import Options, pairs, split_options
@@ -22,7 +22,7 @@ INSTRUCTIONS: Final = frozenset({
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Build:
     """A build that would go through."""
 

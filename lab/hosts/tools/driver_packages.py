@@ -11,16 +11,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+
+from components.core.record import field, record, replace
 
 DOCA_REPO: Final = "usr/local/share/doca-host/repo"
 _SOURCE: Final = re.compile(r"deb (?:\[signed-by=(?P<key>\S+)\] )?file:(?P<path>\S+) \./")
 _HEADERS: Final = re.compile(r"linux-headers-\d\S*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Package:
     """One package of the archive."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal, Nic, Vf
 from lab.hosts.tools.call import ToolCall, ToolResult
@@ -19,7 +19,7 @@ from lab.hosts.tools.options import split_options
 HELP = "Usage: ip [ OPTIONS ] OBJECT { COMMAND | help }\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Link:
     """One interface as `ip link` shows it."""
 

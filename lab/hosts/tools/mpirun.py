@@ -13,12 +13,13 @@ import asyncio
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Final
 
 from pydantic import TypeAdapter
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.hosts.containers import CONTAINER_VARIABLE, MPI_BIN, ContainerHost
 from lab.hosts.daemon_request import ask_daemon
 from lab.hosts.docker_state import Container
@@ -61,7 +62,7 @@ NO_DAEMON: Final = LINE + (
 ) + LINE  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slots:
     """One host of `-H`."""
 
@@ -69,7 +70,7 @@ class Slots:
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """What mpirun tells its daemons."""
 
@@ -82,7 +83,7 @@ class Job:
     """The physics plays the program; daemons only report that they are there."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rank:
     """What one process of a job did."""
 
@@ -92,7 +93,7 @@ class Rank:
     err: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """What one daemon says of its host."""
 
@@ -103,7 +104,7 @@ class Report:
     """Of a played program: what the script before it set on this host."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """A command line of mpirun, taken apart."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from components.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """A command line, taken apart."""
 

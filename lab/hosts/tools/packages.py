@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.record import record
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.driver_packages import TEMPLATES, Package, describe, offers
 from lab.hosts.tools.options import split_options
@@ -210,7 +210,7 @@ def remove(root: Path, name: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AptPlan:
     """What an apt-get call asks for, or its answer where it ends at once."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.hosts.containers import ContainerHost
 from lab.hosts.daemon_request import ask_daemon
 from lab.hosts.stream_tools import Streams
@@ -23,7 +23,7 @@ VALUED: Final = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     """A server that waits for its client."""
 

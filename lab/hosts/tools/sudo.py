@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 from lab.hosts.namespace import INNER_PATH
 from lab.hosts.tools.call import ToolResult
 from lab.hosts.tools.options import split_options
@@ -14,7 +14,7 @@ KEPT = ("TERM", "LANG", "LC_ALL", "INVOCATION_ID")
 USAGE = "usage: sudo -h | -K | -k | -V\nusage: sudo [-ABknS] [-u user] [VAR=value] command\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SudoRequest:
     """One sudo command line."""
 
@@ -66,7 +66,7 @@ def _single_letters(argv: tuple[str, ...]) -> list[str]:
     return words
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """What one sudoers line lets a user do."""
 

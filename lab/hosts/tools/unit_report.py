@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.record import record
 from lab.hosts.processes import main_pid
 from lab.hosts.supervisor import Supervisor, UnitNotFoundError
 from lab.hosts.tools.call import ToolCall, ToolResult
@@ -21,7 +21,7 @@ FLAGS = ("--no-pager", "--no-block", "-l", "--full", "--no-ask-password", "--sys
 VALUED = ("-p", "--property", "-n", "--lines", "-s", "--signal", "-t", "--type", "-o")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parsed:
     """A systemctl command line."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from components.core.record import record
 from lab.hosts.tools.call import ToolResult
 from lab.hypervisors.esxi.machine import EsxiMachine
 from lab.hypervisors.esxi.options import FORMATTERS, Option, Rows, fields, parse_options, render
@@ -19,7 +19,7 @@ MIN_REBOOT_DELAY_S = 10
 """`esxcli system shutdown reboot --help`: the delay is 10 seconds or more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Host:
     """What a command works on."""
 
@@ -31,7 +31,7 @@ Answer = str | Rows
 Handler = Callable[[Host, Options], Awaitable[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """One command: its options, and what it does."""
 

@@ -7,10 +7,10 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.hypervisors.config import EsxiConfig, EsxiPciDevice, EsxiVmConfig, EsxiVmView
 from lab.hypervisors.esxi.release import Release, kernel_options, parse_release
 from lab.hypervisors.esxi.stored import Refusal, Stored, VmState, fresh, host_uuid
@@ -40,7 +40,7 @@ async def _nothing(_names: tuple[str, ...]) -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GuestHooks:
     """What the lab does with the guests of a host."""
 

@@ -7,15 +7,15 @@ A capture shows two of the error texts: `Error: Missing required parameter -r|--
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from components.core.record import record
 from lab.hypervisors.esxi.stored import Refusal
 
 FORMATTERS = ("csv",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One option of an esxcli command."""
 
@@ -25,7 +25,7 @@ class Option:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """A table that a command answers with."""
 

@@ -7,9 +7,9 @@ Broadcom's knowledge article 316595, "Build numbers and versions of VMware ESXi"
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from components.core.errors import UsageError
+from components.core.record import record
 
 BUILDS = {
     (6, 7, 3): "14320388",
@@ -26,7 +26,7 @@ BUILDS = {
 HARDWARE_VERSIONS = ((6, 7, "14"), (7, 0, "17"), (7, 2, "19"), (8, 0, "20"), (9, 0, "22"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """A release of ESXi."""
 
@@ -56,7 +56,7 @@ class Release:
         return [text for major, low, text in HARDWARE_VERSIONS if (major, low) <= level][-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelOption:
     """One boot option of the VMkernel."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 import yaml
 from pydantic import JsonValue
 
+from components.core.record import record
 from lab.switches.cumulus.config import Tree
 from lab.switches.cumulus.values import NvueError, bad, read_value
 from lab.switches.text import numbers
@@ -63,7 +63,7 @@ SET_PATHS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """One level of a path: its keys, or the value at its end."""
 

@@ -7,13 +7,13 @@ Sources: lab/sources.md#onyx, with its fixtures and captures. If the text form w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue
 
+from components.core.record import record
 from lab.switches.command_line import CliError, table
 from lab.switches.front import front_of
 from lab.switches.neighbours import tell
@@ -33,7 +33,7 @@ MEAN_FRAME_BYTES: Final = 4174
 _HOST_MAC: Final = "24:8a:07:00:00:01"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """The two forms of one answer."""
 

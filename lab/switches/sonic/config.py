@@ -8,10 +8,10 @@ Sources: lab/sources.md#sonic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.core.errors import UsageError
+from components.core.record import record
 from lab.switches import stored
 
 Fields = dict[str, str]
@@ -25,7 +25,7 @@ VERSION_FILE: Final = "/etc/sonic/sonic_version.yml"
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Platform:
     """One hardware model, from its folder in sonic-buildimage."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.core.record import record
 from lab.switches.sonic.config import Db, Table, row
 from lab.switches.sonic.database import Database
 from lab.switches.text import indented
@@ -45,7 +45,7 @@ def no_such_command(tool: str, words: str) -> CommandError:
     return usage_error(tool, "COMMAND [ARGS]...", f'No such command "{words}".')
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commands:
     """One tool of click: patterns of its commands, their handlers, and the arguments in usage."""
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from components.core.record import record
+from components.core.record import field, record
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems import cumulus as nvue

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, Final
 
-from components.core.record import record
+from components.core.record import field, record
 from components.fabric.parts import is_default, read_fields, sources, write_text
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import rows as table

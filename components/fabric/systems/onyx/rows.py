@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.core.record import record
+from components.core.record import record, replace
 from components.fabric.parts import LATER
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import ranges
