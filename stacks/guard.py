@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -232,7 +233,14 @@ def _looks(config: pulumi.Config, given: GivenSecrets) -> bool:
 def _load(config: pulumi.Config) -> CheckedSite:
     value = cast("Json", config.get_object("cluster"))
     file = config_file(pulumi.get_stack())
-    return _tell_site(check_config_value(value, file, config.get("site"), config.get_secret))
+    return _tell_site(
+        check_config_value(value, file, config.get("site"), partial(_is_given, config))
+    )
+
+
+def _is_given(config: pulumi.Config, name: str) -> bool:
+    """Whether the engine gave a secret as one: a value in clear text does not count."""
+    return pulumi.runtime.is_config_secret(f"railyard:{name}") and config.get(name) is not None
 
 
 def _tell_site(checked: CheckedSite) -> CheckedSite:

@@ -89,8 +89,6 @@ class _Config:
     def get(self, key: str) -> str | None:
         return self._values.get(key)
 
-    get_secret = get
-
     def get_bool(self, key: str, *, default: bool = False) -> bool:
         return self._values.get(key, str(default)).lower() == "true"
 

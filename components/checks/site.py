@@ -163,18 +163,18 @@ def check_config_value(
     value: Json,
     source_file: Path | None,
     site: Json = None,
-    given: Callable[[str], object] = lambda _: None,
+    given: Callable[[str], bool] = lambda _: False,
 ) -> CheckedSite:
     """Check the site of a stack's configuration, with the lines of its file.
 
-    `value` and `site` are `railyard:cluster` and `railyard:site` as Pulumi gave them; `given`
-    returns a secret that Pulumi gave, also one that is not in the file (in a user's test).
+    `value` and `site` are `railyard:cluster` and `railyard:site` as Pulumi gave them; `given` says
+    whether Pulumi gave a secret, also one that is not in the file (in a user's test).
     """
     name = source_file.name if source_file else "the stack's configuration"
     loaded = load_config_value(value, source_file, site)
     if (spec := loaded.spec or loaded.partial) and (own := loaded.secrets):
         names = {ref.secret for ref, _ in list_secrets(spec) if ref.secret}
-        known = own.encrypted | {each for each in names - own.in_clear if given(each) is not None}
+        known = own.encrypted | {each for each in names - own.in_clear if given(each)}
         loaded = replace(loaded, secrets=replace(own, encrypted=known))
     return check_loaded(loaded, name)
 

@@ -78,6 +78,8 @@ def test_a_run_may_give_secrets_that_the_file_of_the_stack_lacks(folder: Path) -
     report, _ = record_refusal(replace(given, config=kept))
     assert report.count("secret-value: ") == 1
     assert "secret-value: the secret railyard:k3s_token is not in" in report
+    report, _ = record_refusal(replace(given, secrets=()))  # in clear text, as `config:` may be
+    assert report.count("secret-value: ") == len(SECRETS)
 
 
 def test_the_stacks_file_may_lie_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
