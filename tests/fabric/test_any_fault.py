@@ -234,6 +234,21 @@ def bgp_tables(room: Room) -> Db:
     return {table: rows for table, rows in running.items() if table.startswith("BGP_")}
 
 
+def test_a_site_without_bgp_brings_none_back_to_an_owner_with_a_set_of_our_name(
+    tmp_path: Path,
+) -> None:
+    """Such a set is no mark of a change of ours that stopped half-way."""
+    room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
+    disturb(room, [as_line({**RENUMBERED, "ROUTE_MAP_SET": {"RAILYARD": {}}})])
+    room.record()
+    desired = room.plan.desired.model_copy(update={"bgp": None, "addresses": None})
+    edit(room.talk(), SwitchState(), desired, room.baseline)
+    disturb(room, ["sonic-db-cli CONFIG_DB DEL 'BGP_NEIGHBOR|default|10.1.1.1'"])
+    assert "BGP_NEIGHBOR" not in bgp_tables(room)
+    edit(room.talk(), desired, desired, room.baseline)
+    assert "BGP_NEIGHBOR" not in bgp_tables(room)
+
+
 @pytest.mark.parametrize(
     ("tables", "kind"),
     [(RENUMBERED, "lost after"), (FAMILIES, "lost after"), (FAMILIES, "refused")],

@@ -191,7 +191,7 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
     """The target rows of a switch: foreign ones, and our own as the target wants them."""
     before = _rows_of(target)
-    aim = _with_lost(_rows_of(actual), before)
+    aim = _with_lost(_rows_of(actual), {} if target.bgp is None else before)
     for name, entries in (target.addresses or {}).items():
         _aim_interface(aim, before, name, entries)
     if target.bgp is not None:
