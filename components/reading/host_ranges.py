@@ -32,7 +32,7 @@ RANGE: Final = rf"\[({_RUN}(?:,{_RUN})*)\]"
 BRACKETS: Final = re.compile(RANGE)
 _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 """A range as Ansible (`[01:16]`) and shells (`[01..16]`) write it."""
-_LONG: Final = re.compile(r"\[[0-9,-]*[0-9]{10}[0-9,-]*\]")
+_LONG: Final = re.compile(r"\[(?=[0-9,]*[-,])[0-9,-]*[0-9]{10}[0-9,-]*\]")
 _IPV4: Final = re.compile(r"(?:(?:[0-9]+|@)\.){3}(?:[0-9]+|@)(?:/[0-9]+)?")
 """An address whose ranges are each an `@`."""
 _SHOWN: Final = 12

@@ -262,6 +262,14 @@ def test_a_free_key_below_the_top_is_told_where_it_may_be() -> None:
     assert problem.fix.endswith("at the top of the file: only there a key may begin with `x-`.")
 
 
+def test_a_long_number_in_brackets_is_no_range_without_a_comma_or_a_dash() -> None:
+    templates = {"a": {"node_name": "n"}}
+    entry = {"name": "g1", "template": "a", "note": "key [1234567890]"}
+    assert hosts({"host_templates": templates, "hosts": [entry]}) == [
+        {"name": "g1", "node_name": "n", "note": "key [1234567890]"}
+    ]
+
+
 def test_a_bracket_below_each_is_kept() -> None:
     entry = {"name": "gpu[01-03]", "each": {"gpu03": {"node_name": "g[1-2]"}}}
     assert hosts({"hosts": [entry]}) == [
