@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated
 
 from components.checks.site import load_checked_site
@@ -60,7 +61,8 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         say(texts.render_plan(planned, choice), nl=False)
         if report.refused and choice == texts.Choice(scripts=scripts):
             rules = ", ".join(dict.fromkeys(each.rule for each in report.refused))
-            say(f"\n# An update would refuse this site: {rules}; see `railyard check {file}`.")
+            command = f"railyard check {shlex.quote(str(file))}"
+            say(f"\n# An update would refuse this site: {rules}; see `{command}`.")
 
 
 def rbac(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple
 from enum import IntEnum
 from typing import Literal
 
@@ -58,7 +57,8 @@ class Difference:
 
     def __lt__(self, other: Difference) -> bool:
         """Sort by place, then by setting."""
-        return astuple(self) < astuple(other)
+        mine = (self.where, self.setting, self.actual, self.desired)
+        return mine < (other.where, other.setting, other.actual, other.desired)
 
 
 def diff_settings(
