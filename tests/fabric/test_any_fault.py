@@ -241,6 +241,7 @@ def test_a_site_without_bgp_brings_none_back_to_an_owner_with_a_set_of_our_name(
     room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
     disturb(room, [as_line({**RENUMBERED, "ROUTE_MAP_SET": {"RAILYARD": {}}})])
     room.record()
+    assert room.baseline is not None
     desired = room.plan.desired.model_copy(update={"bgp": None, "addresses": None})
     edit(room.talk(), SwitchState(), desired, room.baseline)
     disturb(room, ["sonic-db-cli CONFIG_DB DEL 'BGP_NEIGHBOR|default|10.1.1.1'"])
