@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from components.checks.registry import RULES
-from components.core.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, RailyardError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
@@ -248,6 +248,19 @@ def test_a_site_without_bgp_brings_none_back_to_an_owner_with_a_set_of_our_name(
     assert "BGP_NEIGHBOR" not in bgp_tables(room)
     edit(room.talk(), desired, desired, room.baseline)
     assert "BGP_NEIGHBOR" not in bgp_tables(room)
+
+
+def test_another_number_is_refused_if_it_would_lose_a_password(tmp_path: Path) -> None:
+    """Secrets are not read, so they could not be written again."""
+    room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
+    session = {"asn": "65009", "auth_password": "hunter2"}
+    disturb(room, [as_line({**RENUMBERED, "BGP_NEIGHBOR": {"default|10.1.1.1": session}})])
+    first = room.switch.snapshot()
+    room.record()
+    with pytest.raises(RailyardError, match=r"BGP_NEIGHBOR\|default\|10\.1\.1\.1") as refused:
+        room.apply()
+    assert "hunter2" not in f"{refused.value} {room.baseline}"
+    assert room.switch.snapshot() == first
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
 _BUNDLED: Final = "PORTCHANNEL_MEMBER"
 _SECRET: Final = frozenset({"auth_password"})
+_HIDDEN: Final = "rows with a password"
+"""A field that no switch has: the names of rows whose secrets are left out."""
 _STAGES: Final = (
     ("ROUTE_MAP_SET",),
     (*_INTERFACES, "ROUTE_MAP", "BGP_GLOBALS"),
@@ -80,7 +82,10 @@ def routing_rows(tables: Tables) -> Rows:
         if table not in _MAPS or key.partition("|")[0] == db.OUR_NAME
     }
     mode = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get(MODE)
-    return rows | ({} if mode is None else {METADATA: {MODE: mode}})
+    of_bgp = ((name, row) for name in tables if name.startswith("BGP_") for row in tables[name])
+    hidden = [f"{name}|{row}" for name, row in of_bgp if _SECRET & {*tables[name][row]}]
+    said = {MODE: mode or ""} | ({_HIDDEN: " ".join(hidden)} if hidden else {})
+    return rows if mode is None else {**rows, METADATA: said}
 
 
 def _rows_of(state: SwitchState) -> Rows:
@@ -183,7 +188,7 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
         if table not in _MAPS and table.startswith(("BGP_", "ROUTE_"))
         if {*held[row]} - {SHUTDOWN} - _KNOWN.get(table, frozenset())
     ]
-    if odd:
+    if odd := (*odd, *held[METADATA].get(_HIDDEN, "").split()):
         raise Unsettable(fault_text(__file__, "foreign-bgp", was=was, row=odd[0]))
     return True
 
