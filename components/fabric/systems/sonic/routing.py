@@ -82,10 +82,11 @@ def routing_rows(tables: Tables) -> Rows:
         if table not in _MAPS or key.partition("|")[0] == db.OUR_NAME
     }
     mode = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get(MODE)
+    if mode is None:
+        return rows
     of_bgp = ((name, row) for name in tables if name.startswith("BGP_") for row in tables[name])
     hidden = [f"{name}|{row}" for name, row in of_bgp if _SECRET & {*tables[name][row]}]
-    said = {MODE: mode or ""} | ({_HIDDEN: " ".join(hidden)} if hidden else {})
-    return rows if mode is None else {**rows, METADATA: said}
+    return {**rows, METADATA: {MODE: mode, **({_HIDDEN: " ".join(hidden)} if hidden else {})}}
 
 
 def _rows_of(state: SwitchState) -> Rows:
