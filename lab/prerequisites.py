@@ -61,7 +61,8 @@ def main(argv: list[str]) -> int:
     try:
         debian.unpacked()
         debian.unpacked(packages=debian.FILTER_PACKAGES)
-        ensure_ansible()
+        if "--all" in argv:
+            ensure_ansible()
     except (UsageError, DeviceError) as error:
         print(f"railyard: {error}", file=sys.stderr)
         return 2

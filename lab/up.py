@@ -33,6 +33,7 @@ from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 from lab.engine.recover import Pulumi, recover
+from lab.kubespray.source import ensure_ansible
 from lab.outcome import outline_of, print_outcome
 from lab.prerequisites import get_programs, programs_of
 from lab.site import (
@@ -222,6 +223,8 @@ def up(site: Site) -> int:
     engine = ensure_engine()
     binaries = ensure_binaries()
     spec = load_spec(site)
+    if spec.kubespray is not None:
+        ensure_ansible()
     secrets = play(site, spec)
     tools = {name: binaries[name] for name in ("kubectl", "helm")}
     tools["railyard"] = Path(sys.executable).with_name("railyard")

@@ -26,13 +26,14 @@ _BUSY: Final = (
 )  # fmt: skip
 """What the programs run all the time; the rest of their packages is compiled without inlining."""
 COMPILER_FLAGS: Final = (
-    "-gcflags=all=-dwarf=false -l",
-    *(f"-gcflags={pattern}=-dwarf=false" for pattern in _BUSY),
+    "-gcflags=all=-c=1 -dwarf=false -l",
+    *(f"-gcflags={pattern}=-c=1 -dwarf=false" for pattern in _BUSY),
 )
-"""Debug information takes a fifth of the compiler's time, and `-ldflags=-s -w` drops it. Inlining
-takes another fifth; without any, the cluster's programs need a sixth more time to run. The programs
-do the same, so no key of a cache has these flags. All modules of the lab use them, so that they
-share what Go caches."""
+"""All modules of the lab use them, so that they share what Go caches. `-c=1`: Go runs a compiler
+on each core, and more threads in each take a tenth more of its time. `-dwarf=false`: debug
+information takes a fifth of its time, and `-ldflags=-s -w` drops it. `-l`: inlining takes another
+fifth; without any, the cluster's programs need a sixth more time to run. The programs do the same,
+so no key of a cache has these flags."""
 COMPILER_ENVIRONMENT: Final = {"GOGC": "off", "GOMEMLIMIT": "1500MiB"}
 """Compiler and linker collect no garbage until they use 1.5 GB; this saves a fifth of their time
 over Go's default."""

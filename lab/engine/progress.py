@@ -75,9 +75,13 @@ def run_shown(
 
 
 def estimate(file: int, lines: int, elapsed_s: float) -> str:
-    """How far a command is and what is left, from the lines of its log."""
+    """Tell how far a command is and how long it still takes, from the lines of its log.
+
+    Go also writes a line, which begins with `go: `, for each module that it downloads.
+    """
     # The command writes at the offset that it shares with us: pread does not move it.
-    done = os.pread(file, os.fstat(file).st_size, 0).count(b"\n")
+    log = os.pread(file, os.fstat(file).st_size, 0)
+    done = log.count(b"\n") - log.count(b"\ngo: ") - log.startswith(b"go: ")
     if not 0 < done < lines:
         return ""
     return f", {done} of {lines} packages, {elapsed_s / done * (lines - done):.0f} s left or less"

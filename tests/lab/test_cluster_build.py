@@ -59,7 +59,7 @@ def test_all_programs_are_built_in_one_call_each_under_its_name(
         assert paths[program.name].read_text() == program.package
     [(words, gogc)] = read(calls)
     assert gogc == "off"
-    assert "-gcflags=all=-dwarf=false -l" in words
+    assert "-gcflags=all=-c=1 -dwarf=false -l" in words
     for program in PROGRAMS:
         assert f"-ldflags={program.package}=-s -w {program.stamp}".strip() in words
 
@@ -88,6 +88,7 @@ def test_a_build_that_fails_leaves_no_program(calls: Path, tmp_path: Path) -> No
     [
         ("", ""),
         ("a\n" * 10, ", 10 of 40 packages, 90 s left or less"),
+        ("go: downloading b v1\n" * 30 + "a\n" * 10, ", 10 of 40 packages, 90 s left or less"),
         ("a\n" * 40, ""),
     ],
 )
