@@ -26,8 +26,6 @@ from components.update.proof import SCOPE, devices_in, part_of
 
 Form = Literal["text", "markdown", "json"]
 GIT_DEADLINE_S: Final = 30
-FAILED: Final = "pulumi preview failed"
-"""Begin of the alarm if the engine refuses the update."""
 
 
 def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
@@ -47,11 +45,16 @@ def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
     ] = report.GITHUB_LIMIT,
     full: Annotated[Path | None, option("file for the whole text if the Markdown is cut")] = None,
 ) -> None:
-    """Show the effects of an update: old and new settings, and interruptions."""
+    """Show the effects of an update: old and new settings, and interruptions.
+
+    Exit codes: 0 shown, 1 shown, but the update would fail.
+    """
     if full is not None:
         _write(full, "", mode="a")  # fails early if it cannot be written; keeps old content
     if against and scope:
         raise UsageError("--scope: a comparison of two files has no scope.\n  fix    leave it out")
+    if stacks.is_file(stack) and not against:
+        raise UsageError(fault_text(__file__, "file-alone", file=stack))
     scope = scope or os.environ.get(SCOPE, "")
     found = _against(stack, against) if against else preview_stack(stack, scope, offline=offline)
     if full is not None:
@@ -62,6 +65,7 @@ def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
         say(report.render_markdown(found, limit), nl=False)
     else:
         say(report.render_text(found), nl=False)
+    raise typer.Exit(int(found.failed))
 
 
 def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
@@ -172,5 +176,5 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> repor
 
 
 def _failed(found: report.Preview, why: str) -> report.Preview:
-    words = f"{FAILED}, and an update would: {why}"
-    return replace(found, alarms=(words, *found.alarms))
+    words = f"pulumi preview failed, and an update would: {why}"
+    return replace(found, alarms=(words, *found.alarms), failed=True)

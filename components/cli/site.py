@@ -25,7 +25,7 @@ from components.artefacts.lock import lock_path
 from components.checks.site import check_config_value, load_checked_site
 from components.cli import stack as stacks
 from components.cli.app import StackName, StackOrFile, command_app, option, say
-from components.cli.preview import FAILED, preview_stack
+from components.cli.preview import preview_stack
 from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
@@ -168,7 +168,7 @@ def _up(piece: Piece) -> tuple[int, str]:
 def _preview(piece: Piece) -> tuple[int, str]:
     found = preview_stack(piece.stack)
     say(render_text(found))
-    if any(each.startswith(FAILED) for each in found.alarms):
+    if found.failed:
         return 1, "FAILED, see above"
     counts = ((len(found.edits), "of the file"), (len(found.repairs), "of drift"))
     return 0, ", ".join(f"{count} {what}" for count, what in counts if count) or "no change"

@@ -48,6 +48,8 @@ class Preview:
     """Unknown facts and consequences."""
     ports: Mapping[str, Mapping[str, int]] | None = None
     """Switch to the order of its ports, which keeps neighbours together."""
+    failed: bool = False
+    """The engine refused the update; the first alarm quotes it."""
 
     @property
     def is_empty(self) -> bool:

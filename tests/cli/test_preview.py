@@ -279,10 +279,18 @@ def test_an_engine_that_fails_is_told_above_the_recorded_state(
     railyard: Call, folder: Path, answer: str
 ) -> None:
     put_stack(folder, answer)
-    out = railyard("preview", "dev").out
-    assert "! pulumi preview failed, and an update would: " in out
-    assert "the cluster does not answer" in out
-    assert "      mtu_bytes: 9000 -> 9216" in out
+    done = railyard("preview", "dev")
+    assert done.code == 1
+    assert "! pulumi preview failed, and an update would: " in done.out
+    assert "the cluster does not answer" in done.out
+    assert "      mtu_bytes: 9000 -> 9216" in done.out
+
+
+def test_a_file_alone_is_not_looked_for_as_a_stack(railyard: Call, site_clone: Path) -> None:
+    done = railyard("preview", site_clone.name)
+    assert done.code == 2
+    assert "site.yaml is a file: without --against REF" in done.err
+    assert "railyard preview site.yaml --against HEAD" in done.err
 
 
 def test_a_scope_shows_its_devices_alone_and_hands_itself_to_the_engine(
