@@ -33,8 +33,8 @@ BRACKETS: Final = re.compile(RANGE)
 _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 """A range as Ansible (`[01:16]`) and shells (`[01..16]`) write it."""
 _LONG: Final = re.compile(r"\[(?=[0-9,]*[-,])[0-9,-]*[0-9]{10}[0-9,-]*\]")
-_IPV4: Final = re.compile(r"(?:(?:[0-9]+|@)\.){3}(?:[0-9]+|@)(?:/[0-9]+)?")
-"""An address whose ranges are each an `@`."""
+_IPV4: Final = re.compile(r"(?:[0-9]+\.){3}[0-9]+(?:/[0-9]+)?")
+_EACH_NETWORK: Final = "an entry of hosts for each network"
 _SHOWN: Final = 12
 """Most names of templates in one sentence."""
 _SMALLER: Final = "write a smaller range, or split the site"
@@ -179,6 +179,15 @@ def fit_bracket(text: str, bracket: str, count: int) -> str:
     return text.replace(bracket, f"{first}-{int(first) + count - 1:0{len(first)}}")
 
 
+def _fix_of_count(text: str, bracket: str, count: int) -> str:
+    if count == 1:
+        return (
+            f"one value, for example {text.replace(f'[{bracket}]', re.split('[-,]', bracket)[0])}"
+        )
+    better = fit_bracket(text, bracket, count)
+    return _EACH_NETWORK if _past_ipv4(better) else f"one number for each host: {better}"
+
+
 def _slip(text: str) -> tuple[str, str] | None:
     """Return the fault of the ranges in a text, and the fix; None without one."""
     if slip := _SLIP.search(text):
@@ -201,9 +210,14 @@ def _slip(text: str) -> tuple[str, str] | None:
 
 def _past_ipv4(text: str) -> str:
     """Return the number of an IPv4 address with ranges that no such address has; empty if none."""
-    if not _IPV4.fullmatch(BRACKETS.sub("@", text)):
+    if not _IPV4.fullmatch(BRACKETS.sub("0", text)):
         return ""
-    ends = (last for bracket in BRACKETS.findall(text) for _, last in _runs(bracket))
+    # The highest number of each range; only a range can be too long, a wrong number is reported.
+    ends = (
+        BRACKETS.sub(lambda found: max((last for _, last in _runs(found[1])), key=int), part)
+        for part in text.partition("/")[0].split(".")
+        if "[" in part
+    )
     return next((last for last in ends if int(last) > 255), "")  # noqa: PLR2004 - one byte
 
 
@@ -370,16 +384,12 @@ class _Expansion:
                 continue
             for bracket in BRACKETS.findall(text):
                 if (own := count_of(bracket)) != count:
-                    fix = f"one number for each host: {fit_bracket(text, bracket, count)}"
-                    if count == 1:
-                        first = re.split("[-,]", bracket)[0]
-                        fix = f"one value, for example {text.replace(f'[{bracket}]', first)}"
                     what = f"{hosts}, and {text} counts {own}."
+                    fix = _fix_of_count(text, bracket, count)
                     self.refuse(RANGE_RULE, (read, name), what, f"write {fix}.")
                 elif last := _past_ipv4(text):
                     what = f"{text} counts to {last}, and no IPv4 address has a number above 255."
-                    fix = "write an entry of hosts for each network."
-                    self.refuse(RANGE_RULE, (read,), what, fix)
+                    self.refuse(RANGE_RULE, (read,), what, f"write {_EACH_NETWORK}.")
                     break
         return len(self.problems) == known
 

@@ -208,6 +208,8 @@ def test_odd_templates_and_hosts_are_reported(entry: dict[str, Any], templates: 
     [
         ("gpu[1-1000000000]", "10.9.0.[1-4]", "gpu[1-1000000000] has a number of more than nine"),
         ("gpu[1-4]", "10.9.0.[1-1000000000]", "10.9.0.[1-1000000000] has a number of more than"),
+        ("gpu[1-2]", "10.9.0.25[5-6]", "10.9.0.25[5-6] counts to 256, and no IPv4 address"),
+        ("gpu[1-9]", "10.9.0.[250-253]", "counts 4. write an entry of hosts for each"),
         ("gpu[1-4]", "10.9.0.[254-257]", "10.9.0.[254-257] counts to 257, and no IPv4 address"),
         ("gpu[1-4]", "10.9.0.[1-999999999]", "gpu[1-4] is 4 hosts, and 10.9.0.[1-999999999] co"),
         (f"gpu[{'1,' * 9999}1]", "10.9.0.[1-4]", "1,1... makes 10001 hosts, more than 4096."),
@@ -218,7 +220,8 @@ def test_each_slip_of_a_range_is_one_short_problem(name: str, address: str, word
     entry = {**SITE["hosts"][1], "name": name, "ssh": login}
     found = load(yaml.safe_dump({**SITE, "hosts": [*SITE["hosts"][:1], entry]})).problems
     (problem,) = found
-    assert (problem.rule, words in problem.what) == ("host-range", True), problem.what
+    said = f"{problem.what} {problem.fix}"
+    assert (problem.rule, words in said) == ("host-range", True), said
     assert problem.where[0].line
     assert len(problem.what) + len(problem.fix) < 300
 
