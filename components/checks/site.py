@@ -30,7 +30,7 @@ _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')
 """A position in a path: `hosts[3]`, `ports["1/1"]`."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/\[\],-]*[A-Za-z0-9\]]|[A-Za-z0-9]")
 _ADDRESS: Final = re.compile(
-    r"\b\d{1,3}(?:\.\d{1,3}){3,4}(?:/\d{1,2})?\b|[\da-fA-F:]*::[\da-fA-F:]*(?:/\d{1,3})?"
+    r"\b\d{1,3}(?:\.\d{1,3}){3,4}(?:/\d{1,2})?\b|(?<!\w)[\da-fA-F:]*::[\da-fA-F:]*(?:/\d{1,3})?(?!\w)"
 )
 """An IP address or network in the text of a fault, also an IPv4 address with a part too many;
 addresses in fixes keep problems apart."""

@@ -119,7 +119,7 @@ class Unpinned:
 
     def __str__(self) -> str:
         """The words of an update's refusal."""
-        return f"not pinned: {self.what}\n  fix    {self.fix}"
+        return f"unpinned: {self.what}\n  fix    {self.fix}"
 
     @property
     def what(self) -> str:

@@ -40,7 +40,7 @@ def run_with_registry() -> Run:
 
 def test_outside_of_the_lab_an_update_of_what_is_not_pinned_is_refused() -> None:
     report, graph = record_refusal(replace(without_lab(dev_run()), stack="site1"))
-    assert report.startswith("not pinned: ")
+    assert report.startswith("unpinned: ")
     assert "multus-cni:v4.3.0" in report
     assert "railyard pin" in report
     assert "Nothing was touched." in report

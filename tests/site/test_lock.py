@@ -92,7 +92,7 @@ def assert_pinned_and_previewed(begun: Begun) -> None:
     assert ("unpinned: k3s, k3s-install-script" in found.text) == bool(shape.files)
     if begun.example == WHOLE:  # the same for each: only the names of what lacks differ
         refused = begun.pulumi("preview").must(1)
-        assert "not pinned: k3s, k3s-install-script" in refused
+        assert "unpinned: k3s, k3s-install-script" in refused
         early = begun.railyard("preflight", begun.stack).must(1)
         assert "unpinned: " in early
     begun.railyard("pin", stack_file).must()
@@ -104,7 +104,7 @@ def assert_pinned_and_previewed(begun: Begun) -> None:
         if count
     }  # fmt: skip
     checked = begun.railyard("check", stack_file).must()
-    assert "not pinned" not in checked
+    assert "unpinned" not in checked
     assert "no problems" in checked
     assert "no problem" in begun.railyard("preflight", begun.stack).must()
     resources = shown_resources(page_of(begun.example))
