@@ -241,7 +241,7 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
     row = next((row for pattern, row in _SESSIONS.items() if re.search(pattern, text)), "reach")
     row = "host-key" if failed.stranger else row
     fix = own_fix or "look at its power, its address in ssh.address, and the firewall on the way"
-    return lack(device, row, reason if row == "reach" else text, fix=fix)
+    return lack(device, row, reason if row in {"reach", "login-key"} else text, fix=fix)
 
 
 def judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:

@@ -211,6 +211,7 @@ def test_a_login_without_a_key_of_ours_does_not_blame_the_device() -> None:
         assert (found.rule, found.severity) == ("login-key", "error")
         assert "the device was not asked" in found.what
         assert "firewall" not in found.fix
+        assert found.fix not in found.actual
 
 
 def test_each_way_to_say_that_a_login_is_refused_is_read_so() -> None:
