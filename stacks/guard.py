@@ -132,9 +132,10 @@ def _guard(
     spec, lock, preview = checked.spec_or_raise(), checked.lock, pulumi.runtime.is_dry_run()
     lab = config.get_bool("lab", default=False) is True
     refuse_lab_parts(spec, pulumi.get_stack(), is_lab=lab)
-    if unpinned := refused_unpinned(spec, lock, lab=lab):
-        raise refusal(f"{unpinned}\nNothing was touched.")
     plan, parts = _plan(config, spec, lock, parts)
+    fetches = {*parts} != {"switches"}  # switches need no files or charts
+    if fetches and (unpinned := refused_unpinned(spec, lock, lab=lab)):
+        raise refusal(f"{unpinned}\nNothing was touched.")
     names = secret_names(spec)
     if {*parts} != {*PARTS}:
         names = tuple(name for name in names if name in plan.secret_names)
@@ -145,7 +146,7 @@ def _guard(
     own |= given.texts
     outside = outside_secrets(spec, os.environ, own)
     looks = _looks(config, given)
-    if {*parts} != {"switches"}:  # switches need no files or charts
+    if fetches:
         away = bring_charts(spec, lock, own | outside, asks=looks or not preview)
         plan = replace(plan, operators=plan.operators.without(away))
         _log([("warn", text) for text in away.values()])

@@ -41,6 +41,10 @@ def switches() -> None:
         pulumi.export(name, value)
 
 
+def everything() -> None:
+    guarded(Path("site.yaml"))
+
+
 def first_run() -> Run:
     return Run(
         config={**SECRETS, "observe": "never"},
@@ -70,10 +74,15 @@ def test_it_asks_for_the_secrets_and_devices_of_its_part_alone(site: Path) -> No
 
 def test_a_site_that_is_not_pinned_is_refused(site: Path) -> None:
     lock_path(site).unlink()
-    refused, graph = record_refusal(first_run(), switches)
-    assert "pinned" in refused
+    refused, graph = record_refusal(first_run(), everything)
+    assert "unpinned: " in refused
     assert "Nothing was touched." in refused
     assert graph.resources == []
+
+
+def test_switches_need_no_pinned_artefact(site: Path) -> None:
+    lock_path(site).unlink()
+    assert record_program(first_run(), switches).resources
 
 
 def test_an_interruption_that_the_file_denies_is_refused(site: Path) -> None:
