@@ -139,9 +139,8 @@ def _guard(
     names = secret_names(spec)
     if {*parts} != {*PARTS}:
         names = tuple(name for name in names if name in plan.secret_names)
-    if given is not None:
-        given.check(secret_names(spec), names, config)
     given = given or GivenSecrets({}, {})
+    given.check(secret_names(spec), names, config)
     own = {name: config.require(name) for name in names if name not in given.outputs}
     own |= given.texts
     outside = outside_secrets(spec, os.environ, own)

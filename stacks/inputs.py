@@ -63,11 +63,11 @@ class GivenSecrets:
         if missing := sorted({*needed} - have):
             lines.append(
                 f"the site file needs secrets that are missing: {', '.join(missing)}.\n"
-                "  fix    add them to the Site's `secrets`, or to the stack:"
-                f" pulumi config set --secret railyard:{missing[0]}"
+                f"  fix    set each one: pulumi config set --secret railyard:{missing[0]}"
+                " (or add it to the `secrets` of a Site)"
             )
         if lines:
-            raise UsageError("\n".join(lines))
+            raise UsageError("\n".join((*lines, "Nothing was touched.")))
 
 
 def given_secrets(secrets: pulumi.Input[Mapping[str, pulumi.Input[str]]]) -> GivenSecrets:

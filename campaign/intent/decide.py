@@ -23,6 +23,7 @@ from components.checks.site import CheckedSite
 from components.core.record import record
 from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
+from components.reading.load import SETTINGS
 from components.update.seen import Seen
 from stacks import guard
 from stacks.begin import Message
@@ -87,7 +88,8 @@ class _Config:
         self._values = {"observe": "never" if at.look is None else "always"}
 
     def get(self, key: str) -> str | None:
-        return self._values.get(key)
+        plain = key in {"piece", "site", *SETTINGS}
+        return self._values.get(key) if plain else secret_of(key)
 
     def get_bool(self, key: str, *, default: bool = False) -> bool:
         return self._values.get(key, str(default)).lower() == "true"

@@ -297,12 +297,14 @@ def test_a_wrong_file_registers_nothing() -> None:
     assert graph.resources == []
 
 
-def test_a_missing_secret_is_named() -> None:
+def test_all_missing_secrets_are_named_at_once() -> None:
     run: Run = dev_run()
-    config = {key: value for key, value in run.config.items() if key != "k3s_token"}
-    with pytest.raises(Exception, match="railyard:k3s_token") as refused:
-        record_main(replace(run, config=config))
-    assert "Missing required configuration" in str(refused.value)
+    gone = {"k3s_token", "switch_password"}
+    config = {key: value for key, value in run.config.items() if key not in gone}
+    words, graph = record_refusal(replace(run, config=config))
+    assert "needs secrets that are missing: k3s_token, switch_password." in words
+    assert "pulumi config set --secret railyard:k3s_token" in words
+    assert graph.resources == []
 
 
 def test_an_edit_of_the_version_upgrades_in_order_and_the_next_run_is_quiet(
