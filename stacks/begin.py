@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from components.acceptance.evidence import ForeignSettingSeen, as_seen
@@ -11,7 +11,7 @@ from components.artefacts.gather import charts_away, fetch_ahead
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
-from components.checks.site import CheckedSite
+from components.checks.site import CheckedSite, group_problems
 from components.core.errors import UsageError
 from components.core.problem import Finding, render_finding
 from components.core.record import record, replace
@@ -169,7 +169,7 @@ def begin(
         drifts = tuple(each for each in intentions.drifts if _is_in(each.device, orders.only))
         intentions = replace(intentions, drifts=drifts)
         at = replace(at, plan=part_of(plan, orders.only), drifts=intentions.drifts)
-    refuse(found)
+    refuse(found, spec)
     drifts = intentions.drifts if orders.observed else ()
     foreign = (as_seen(each.device, one) for each in drifts for one in each.beside)
     told = replace(intentions, plan=part_of(intentions.plan, orders.only))
@@ -182,15 +182,22 @@ def _is_in(device: str, only: frozenset[str]) -> bool:
     return device.partition(" ")[0] in only
 
 
-def refuse(found: tuple[Finding, ...]) -> None:
+def refuse(found: Sequence[Finding], spec: ClusterSpec | None = None) -> None:
     """Refuse an update for every error among the findings, all at once.
+
+    Devices that were not read for one reason make one error; their names come from `spec`.
 
     Raises:
         UsageError: There is one.
     """
-    refused = [render_finding(each) for each in found if each.severity == "error"]
+    refused = [each for each in found if each.severity == "error"]
+    rules = [each.rule for each in refused]
+    lost = group_problems((each for each in refused if each.rule == "unreachable"), spec)
+    refused = [*lost, *(each for each in refused if each.rule != "unreachable")]
+    refused.sort(key=lambda each: rules.index(each.rule))
     if refused:
-        raise UsageError("\n".join((*refused, "Nothing was changed on any device.")))
+        words = "\n".join(map(render_finding, refused))
+        raise UsageError(f"{words}\nNothing was changed on any device.")
 
 
 def _warnings(at: Situation, found: tuple[Finding, ...]) -> Iterator[Message]:

@@ -196,8 +196,7 @@ class SwitchPort(units.Frozen):
 
 
 WrittenPort = Annotated[
-    SwitchPort,
-    units.short_form("to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}"),
+    SwitchPort, units.short_form("to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}")
 ]
 
 

@@ -238,9 +238,7 @@ def rdma_mtu(mtu_bytes: int) -> int:
 
 Ipv4 = Annotated[IPv4Address, _ipv4(IPv4Address, "10.10.111.1"), form_schema(rf"^{IPV4}$", "ipv4")]
 Ipv4Net = Annotated[
-    IPv4Network,
-    _ipv4(IPv4Network, "10.10.111.0/24"),
-    form_schema(rf"^{IPV4_NET}$", "ipv4network"),
+    IPv4Network, _ipv4(IPv4Network, "10.10.111.0/24"), form_schema(rf"^{IPV4_NET}$", "ipv4network")
 ]
 
 

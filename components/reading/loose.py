@@ -142,10 +142,7 @@ def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) 
 
 
 def replace_wrong(
-    value: Json,
-    wrong: frozenset[SpecPath],
-    stand_ins: Mapping[SpecPath, Json],
-    path: SpecPath = (),
+    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json], path: SpecPath = ()
 ) -> Json:
     """Copy a value without its wrong parts; a stand-in replaces a part if there is one."""
     if isinstance(value, dict):

@@ -14,7 +14,7 @@ from components.cloud.observe import cloud_drift, with_generations
 from components.core.judge import Judge, When, describe
 from components.core.key_values import HostState
 from components.core.plain_text import matches
-from components.core.problem import Finding
+from components.core.problem import Finding, Place
 from components.core.record import field, record, replace
 from components.core.templates import fault_text, finding_of
 from components.disruption.forecast import departure_notes, forecast_departures
@@ -31,6 +31,7 @@ from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.look import ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.kubernetes.planes.base import AGAIN
+from components.model.places import each_ssh
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
@@ -199,14 +200,20 @@ def judge_unreachable(at: Situation) -> Iterator[Finding]:
     """Refuse an update that would change a device which could not be read."""
     pending = _pending(at.plan, at.applied)
     cloud = at.plan.cloud.api.endpoint if at.plan.cloud else ""
+    paths = {name: path for name, _, path in each_ssh(at.spec)}
     for drift in at.drifts:
         needed = drift.edited or drift.stranger or drift.device in pending
         if drift.unreachable is None or not needed:
             continue
         why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
-        words = {"reason": drift.unreachable, "place": at.addresses.get(drift.device, cloud)}
+        reason, _, own = drift.unreachable.partition("\n  fix ")
+        words = {"why": why, "place": at.addresses.get(drift.device, cloud)}
+        words |= {"mend": " ".join(own.split()) or "make it reachable"}
+        words |= {"reason": drift.unreachable if drift.stranger else reason}
         row = "stranger" if drift.stranger else "unreachable"
-        yield finding_of(__file__, row, device=drift.device, why=why, **words)
+        found = finding_of(__file__, row, device=drift.device, **words)
+        line = at.lines.locate(Place(paths.get(drift.device, ())))
+        yield replace(found, where=(replace(line, path=(), value=found.where[0].value),))
 
 
 def judge_placements(at: Situation) -> Iterator[Finding]:

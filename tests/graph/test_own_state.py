@@ -248,6 +248,22 @@ def test_a_silent_device_with_pending_changes_stops_the_run_before_it_starts(
     assert graph.resources == []
 
 
+def test_devices_that_are_silent_for_one_reason_are_one_error_with_its_own_fix(
+    see: SeeFacts,
+) -> None:
+    plan = dev_plan()
+    silent = {
+        host.name: Unreachable(f"{host.endpoint.where}: no key.\n  fix        set\n it")
+        for host in plan.hosts[1:]
+    }
+    see(clean_facts(plan) | silent)
+    words, _ = record_refusal(dev_run(observe="always"))
+    assert words.count("unreachable: ") == words.count("  fix    ") == 1
+    assert "gpu01 (nvidia@127.41.0.11:2222): no key (and 1 more" in words
+    assert re.search(r"where  \S+:\d+  gpu01 .*\n +\S+:\d+  gpu02 ", words)
+    assert "  fix    set it; to preview without looking: " in words
+
+
 def test_ports_that_may_not_flap_stop_a_repair(dev_graph: Graph, see: SeeFacts) -> None:
     cluster = copy.deepcopy(dev_cluster())
     cluster["disruption"] = {"ports": "deny", "reboots": "allow", "max_unavailable": 1}
