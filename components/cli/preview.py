@@ -14,6 +14,7 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
+from components.checks.site_files import refused_unpinned
 from components.cli import stack as stacks
 from components.cli.app import StackOrFile, option, say
 from components.core.errors import RailyardError, UsageError
@@ -22,6 +23,7 @@ from components.core.plain_text import plain_text
 from components.core.templates import fault_text
 from components.plan.make import make_plan
 from components.preview import from_plans, items, report
+from components.project.engine import is_lab
 from components.update.proof import SCOPE, devices_in, part_of
 
 Form = Literal["text", "markdown", "json"]
@@ -149,6 +151,10 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> repor
     recorded = items.renamed_items(items.items_of_state(inputs), loaded.spec)
     plan = part_of(loaded.plan, only)
     found = from_plans.preview_state(loaded.spec, plan, recorded, loaded.applied)
+    lab, others = is_lab(loaded.secrets.get("lab")), plan.hosts or plan.kubernetes
+    if others and (unpinned := refused_unpinned(loaded.spec, loaded.lock, lab=lab)):
+        words = f"an update would refuse this site: {unpinned.what}"
+        found = replace(found, alarms=(words, *found.alarms))
     if only:
         edits = tuple(each for each in found.edits if each.subject in only)
         found = replace(found, edits=edits, basis=f"{found.basis}; of {scope} alone")

@@ -243,6 +243,7 @@ def test_offline_compares_with_the_recorded_state(railyard: Call, folder: Path) 
     assert "      mtu_bytes: 9000 -> 9216" in done.out
     stops = "port 1/2: mtu_bytes: 9000 -> 9216"
     assert f"! leaf-01: INTERRUPTS (disruption.ports: allow): {stops}" in done.out
+    assert "! an update would refuse this site: k3s, " in done.out
     assert "s3cret" not in done.out
     assert "preview" not in (folder / "calls").read_text()
 
