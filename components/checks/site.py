@@ -226,7 +226,7 @@ def _at_its_entry(problem: Finding) -> Finding:
         old, new = place.path, place.written or ()
         while len(old) > 1 and len(new) > 1 and render_path(old) not in what:
             old, new = old[:-1], new[:-1]
-        what = what.replace(render_path(old), render_path(new)) if len(new) > 1 else what
+        what = what.replace(render_path(old), render_path(new)) if len(old) > 1 < len(new) else what
     where = (replace(each, path=each.written or each.path) for each in problem.where)
     return replace(problem, what=what, where=tuple(dict.fromkeys(where)))
 

@@ -280,3 +280,11 @@ def test_a_bracket_below_each_is_kept() -> None:
         {"name": "gpu02"},
         {"name": "gpu03", "node_name": "g[1-2]"},
     ]
+
+
+def test_hosts_of_each_that_lack_a_key_are_named_by_the_path_of_the_first() -> None:
+    address = '    ssh: {address: "192.168.2.[11-26]"}\n'
+    each = "    each:\n      gpu01: {gpus: 8}\n      gpu02: {gpus: 8}\n"
+    text = LARGE.replace(address, address + each).replace(' pci: "0000:5d:00.0",', "")
+    [problem] = check_loaded(load(text), "site.yaml").problems
+    assert problem.what.startswith("hosts[1].each.gpu01.nics[3] lacks `pci`"), problem.what
