@@ -40,7 +40,7 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     counted up, or too few ports.
     """
     if any(count is not None and not 0 < count <= MOST_HOSTS for count in (rails, hosts)):
-        raise UsageError(f"the numbers are 1 to {MOST_HOSTS}. Nothing was written.")
+        raise UsageError(f"--rails and --hosts take 1 to {MOST_HOSTS}. Nothing was written.")
     site, workers = _read(text)
     own = len(site.get("rails", [])), len(workers)
     if not found and rails is None and not workers:

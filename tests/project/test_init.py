@@ -156,8 +156,8 @@ def test_the_pool_of_a_cloud_has_the_asked_workers(railyard: Call, machine: Path
     ("options", "words"),
     [
         (("--hosts", "17"), "leaf-01 (SN2700) has 32 ports for hosts, and 17 hosts"),
-        (("--rails", "0"), "the numbers are 1 to 4096"),
-        (("--hosts", "9999"), "the numbers are 1 to 4096"),
+        (("--rails", "0"), "--rails and --hosts take 1 to 4096"),
+        (("--hosts", "9999"), "--rails and --hosts take 1 to 4096"),
         (("--rails", "11", "--hosts", "1"), "more than the cards of a host"),
         (("--example", "mixed-fabric", "--rails", "3"), "leaf-04 would have no rail"),
         (("--example", "spine-leaf", "--hosts", "4"), "cannot be counted up"),
