@@ -38,7 +38,7 @@ _ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false -mod=readonly"
 _PACKAGES = 3058
 """`go list -deps` of all programs: what is compiled if Go's cache is empty."""
 _BUILD_DEADLINE_S = 3600.0
-"""315 s cold on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs more."""
+"""252 s cold on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs more."""
 
 
 @record

@@ -39,7 +39,7 @@ FLAGS: Final = (
 )
 BUILD_ENVIRONMENT: Final = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
 BUILD_TIMEOUT_S: Final = 2400
-"""3.5 minutes on two idle cores; much more where Kubernetes is built at the same time."""
+"""2.5 to 3 minutes on two idle cores; much more where Kubernetes is built at the same time."""
 INSTALLER_TIMEOUT_S: Final = 90
 KEY_DIGITS: Final = 16
 
