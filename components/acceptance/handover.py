@@ -98,9 +98,9 @@ def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = 
     return render_lines(named)
 
 
-def for_gate(plan_digest: str, printed: str) -> str:
-    """Give the stdin of the gate: the evidence step's output, and the digest of the wanted plan."""
-    return printed.rstrip() + "\n" + render_lines({"asked": plan_digest})
+def for_gate(plan_digest: str, printed: str | None) -> str:
+    """Give the gate's stdin: the evidence (None if its step failed), and the wanted digest."""
+    return (printed or "").rstrip() + "\n" + render_lines({"asked": plan_digest})
 
 
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:

@@ -61,6 +61,7 @@ def test_the_gate_refuses_evidence_of_another_plan() -> None:
     assert parse_named(told).asked == ""
     named = parse_named(for_gate("another", told))
     assert told in for_gate("another", told), "the state is searched for it"
+    assert "another" in for_gate("another", None), "pulumi up --continue-on-error goes on"
     assert as_of(report, NOW, named.asked).verdict == "error"
     assert "plan another" in render_table(as_of(report, NOW, named.asked))
     assert as_of(report, NOW, GOOD.plan_digest).verdict == "passed"
